@@ -45,17 +45,9 @@ static ckpt_code take_flag(ckpt_options *options, const option_row *option, cons
     return CKPT_OK;
 }
 
-static bool whole_number(const char *text, long low, long high, int *number)
-{
-    char *end = NULL;
-    const long value = strtol(text, &end, 10);
-    *number = (int)value;
-    return end != text && *end == '\0' && value >= low && value <= high;
-}
-
 static ckpt_code take_effort(ckpt_options *options, const option_row *option, const char *value, ckpt_err *err)
 {
-    return whole_number(value, CKPT_EFFORT_LOW, CKPT_EFFORT_MOST, field_of(options, option))
+    return ckpt_int_parse(value, CKPT_EFFORT_LOW, CKPT_EFFORT_MOST, field_of(options, option))
                ? CKPT_OK
                : CKPT_FAIL(err, CKPT_BAD_INPUT, "found --effort '%s', wanted %d to %d", value, CKPT_EFFORT_LOW,
                            CKPT_EFFORT_MOST);
@@ -63,7 +55,7 @@ static ckpt_code take_effort(ckpt_options *options, const option_row *option, co
 
 static ckpt_code take_threads(ckpt_options *options, const option_row *option, const char *value, ckpt_err *err)
 {
-    return whole_number(value, 1, CKPT_THREADS_MAX, field_of(options, option))
+    return ckpt_int_parse(value, 1, CKPT_THREADS_MAX, field_of(options, option))
                ? CKPT_OK
                : CKPT_FAIL(err, CKPT_BAD_INPUT, "found --threads '%s', wanted 1 to %d", value, CKPT_THREADS_MAX);
 }

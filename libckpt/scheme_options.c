@@ -1,21 +1,14 @@
 /* The options of a scheme: one row each, with where its value goes. */
 #include "libckpt/scheme_options.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static ckpt_code take_count(const char *name, const char *value, int least, int *count, ckpt_err *err)
 {
-    char *end = NULL;
-    errno = 0;
-    const long found = strtol(value, &end, 10);
-    if (errno != 0 || end == value || *end != '\0' || found < least || found > CKPT_RANKS_MAX) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--%s takes a number from %d to %d, found \"%s\"", name, least,
-                         CKPT_RANKS_MAX, value);
-    }
-    *count = (int)found;
-    return CKPT_OK;
+    return ckpt_int_parse(value, least, CKPT_RANKS_MAX, count)
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "--%s takes a number from %d to %d, found \"%s\"", name, least,
+                           CKPT_RANKS_MAX, value);
 }
 
 static ckpt_code take_word(const char *name, const char *value, const char *yes, const char *no, bool *is,

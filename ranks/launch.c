@@ -12,14 +12,10 @@ static ckpt_code read_number(const char *name, int lowest, int absent, int *numb
         *number = absent;
         return CKPT_OK;
     }
-    char *end = NULL;
-    const long value = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value < lowest || value > 1000000) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: found %s=%.40s, wanted a number from %d to 1000000", name,
-                         text, lowest);
-    }
-    *number = (int)value;
-    return CKPT_OK;
+    return text[0] >= '0' && text[0] <= '9' && ckpt_int_parse(text, lowest, 1000000, number)
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "environment: found %s=%.40s, wanted a number from %d to 1000000", name,
+                           text, lowest);
 }
 
 /* The variables of mpirun: Open MPI's, and those of Hydra (MPICH, Intel MPI). */

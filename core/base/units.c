@@ -2,6 +2,7 @@
 #include "core/base/units.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,24 @@ int64_t ckpt_round_up(int64_t n, int64_t step)
 {
     assert(n >= 0 && step > 0 && n <= INT64_MAX - step);
     return (n + step - 1) / step * step;
+}
+
+bool ckpt_int64_parse(const char *text, int64_t low, int64_t high, int64_t *number)
+{
+    char *end = NULL;
+    errno = 0;
+    const long long found = strtoll(text, &end, 10);
+    const bool good = errno == 0 && end != text && *end == '\0' && found >= low && found <= high;
+    *number = good ? found : *number;
+    return good;
+}
+
+bool ckpt_int_parse(const char *text, int low, int high, int *number)
+{
+    int64_t found = *number;
+    const bool good = ckpt_int64_parse(text, low, high, &found);
+    *number = (int)found;
+    return good;
 }
 
 typedef struct unit {

@@ -24,6 +24,10 @@ double ckpt_excess(ckpt_ns a, ckpt_ns b);
 /* n up to the next multiple of step; n, step > 0, n + step within 63 bits. */
 int64_t ckpt_round_up(int64_t n, int64_t step);
 
+/* A whole number from `low` to `high`, and nothing behind it. False: something else, and *number is untouched. */
+bool ckpt_int64_parse(const char *text, int64_t low, int64_t high, int64_t *number);
+bool ckpt_int_parse(const char *text, int low, int high, int *number);
+
 /* A budget as a person writes it: "6GB" (10^9), "6GiB" (2^30), "512MB", "6000000000", "6000000000B", "1.5GiB",
  * or "80%" of `whole`. `whole` 0 refuses percentages. A bare "6G" is refused with a hint at both spellings.
  * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW; the message quotes `text`. */

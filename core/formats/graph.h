@@ -97,8 +97,8 @@ CKPT_MUST_USE ckpt_code ckpt_graph_check(ckpt_graph *graph, ckpt_arena *out, ckp
 void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text);
 
 /* SHA-256 of the graph's structure: name, statics, buffers, ops with reads, writes, adds, in-place pairs,
- * recompute and phase, outputs; times, workspaces, link and labels left out, because a profile changes
- * those and a plan stays executable. The exact canonical text is in docs/reference/formats.md. */
+ * recompute and phase, outputs. Times, workspaces, link and labels are left out: another profile
+ * changes them, and a plan stays executable. The exact canonical text is in docs/reference/formats.md. */
 CKPT_MUST_USE ckpt_code ckpt_graph_digest(const ckpt_graph *graph, char text[CKPT_DIGEST_TEXT], ckpt_err *err);
 
 const char *ckpt_phase_name(ckpt_phase phase);

@@ -1,4 +1,5 @@
-/* Shared by the files of a graph and its outline. The check finds the entry that breaks a rule; the reader adds its line and column. */
+/* What the files of a graph and its outline share. The check finds the entry that breaks a rule; the reader adds its line
+ * and column. */
 #ifndef CKPT_CORE_FORMATS_GRAPH_IMPL_H
 #define CKPT_CORE_FORMATS_GRAPH_IMPL_H
 
@@ -21,7 +22,7 @@ CKPT_MUST_USE ckpt_code ckpt_buffers_read(const ckpt_item *object, ckpt_arena *o
                                           int *count, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_phase_read(const ckpt_item *op, ckpt_arena *out, ckpt_phase *phase, ckpt_err *err);
 
-/* The members "static" and "buffers", an entry a line. */
+/* The members "static" and "buffers", one entry per line. */
 void ckpt_statics_write(const ckpt_static *statics, int count, ckpt_json_writer *w);
 void ckpt_buffers_write(const ckpt_buffer *buffer, int count, ckpt_json_writer *w);
 

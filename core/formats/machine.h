@@ -19,18 +19,20 @@ typedef struct ckpt_machine {
     const char *command;
     const char *date; /* UTC, ISO 8601 */
     int threads;      /* of the CPU's kernels; 0: unknown, and on a GPU */
-    bool gpu;         /* "target": "gpu" in the file, else "cpu", where absent too */
+    bool gpu;         /* "target": "gpu" in the file, else "cpu", the default */
 } ckpt_machine;
 
 /* Fill what the host can tell: processor, kernel, date, commit; `libraries` and `command` are copied from the
- * arguments. `device` is the processor and `gpu` false: for a GPU the caller sets those, and `driver`. */
+ * arguments. The block is that of the CPU; ckpt_machine_set_gpu makes it a GPU's. */
 CKPT_MUST_USE ckpt_code ckpt_machine_read(int threads, const char *libraries, int argc, char *const *argv,
                                           ckpt_arena *out, ckpt_machine *machine, ckpt_err *err);
-/* The same block for a GPU called `device`: its name, its driver where the system tells, target gpu, no threads. */
+/* Turns the block into one of a GPU called `device`: its name, its driver if the system tells it, target gpu, no
+ * threads. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_machine_set_gpu(ckpt_machine *machine, const char *device, ckpt_arena *out, ckpt_err *err);
+
 enum { CKPT_THREADS_MAX = 1024 };
 
-/* Online processors, 1 to CKPT_THREADS_MAX: what --threads defaults to where neither plan nor profile says. */
+/* Online processors, 1 to CKPT_THREADS_MAX: the default of --threads if neither plan nor profile has a number. */
 int ckpt_machine_threads(void);
 
 /* What the processor calls itself, or "unknown processor". */

@@ -5,10 +5,10 @@
 #include "core/formats/machine.h"
 #include "core/json/json_member.h"
 
-/* The commit that was built, "-dirty" when files differ from it; "unknown" outside git. In a file the build writes. */
+/* The commit that was built, with "-dirty" if files differ from it; "unknown" outside git. The build writes it. */
 extern const char ckpt_commit[];
 
-/* "machine" of a profile or trace; absent: all "". */
+/* The member "machine" of a profile or trace. Without one all texts are "". */
 CKPT_MUST_USE ckpt_code ckpt_machine_item(const ckpt_item *parent, ckpt_arena *out, ckpt_machine *machine,
                                           ckpt_err *err);
 

@@ -1,7 +1,7 @@
 /* ckpt-model/1: a network as a person writes it, with variables evaluated, blocks repeated and names resolved.
  *
- * Core does not know what an op is: attributes stay as written, and how many outputs a layer has is the op's to
- * say. Layers stand in execution order; a layer reads only layers before it. */
+ * Core does not know what an op is: attributes stay as written, and the op says how many outputs a layer
+ * has. Layers are in execution order; a layer reads only layers before it. */
 #ifndef CKPT_CORE_FORMATS_MODEL_H
 #define CKPT_CORE_FORMATS_MODEL_H
 
@@ -18,8 +18,8 @@ typedef enum ckpt_choice { CKPT_UNSET = 0, CKPT_NO, CKPT_YES } ckpt_choice;
 typedef enum ckpt_attr_kind { CKPT_INT, CKPT_FLOAT, CKPT_BOOL, CKPT_STRING, CKPT_INTS } ckpt_attr_kind;
 
 /* One attribute of a layer as the file gives it. A CKPT_STRING may be a word ("tanh") or an expression
- * ("4*hidden"): whoever knows the op decides, and evaluates with ckpt_model_eval. Elements of a list are
- * expressions or integers and are evaluated already. */
+ * ("4*hidden"): whoever knows the op decides, and evaluates with ckpt_model_eval. Elements of a list,
+ * expressions or integers, are already evaluated. */
 typedef struct ckpt_attr {
     const char *name;
     ckpt_attr_kind kind;
@@ -42,11 +42,11 @@ typedef struct ckpt_layer {
     int in_count;
     const ckpt_attr *attr; /* all keys that are not listed in this struct, in file order */
     int attr_count;
-    int tie;                /* layer whose parameters this layer shares, number by number, as far as both have
-                               them; -1: its own */
+    int tie;                /* layer whose parameters this layer uses: the k-th is the other's k-th, as far as both
+                               have one; -1: its own */
     ckpt_choice checkpoint; /* YES: recompute in backward; NO: keep; from the layer or the block around it */
-    const char *segment;    /* with checkpoint set: the flagged block's name ("h.0") or the layer's own; one that is
-                               flagged inside another: "h.0/h.0.mlp" */
+    const char *segment;    /* with checkpoint set: the name of the flagged block ("h.0") or of the layer; a flagged
+                               block inside another: "h.0/h.0.mlp" */
     ckpt_choice offload;
     int stage; /* pipeline partition; -1: unset */
     ckpt_position at;
@@ -63,7 +63,7 @@ typedef struct ckpt_model {
     ckpt_dtype dtype;    /* of activations: float32 or bfloat16 */
     const ckpt_var *var; /* after --set */
     int var_count;
-    const ckpt_tensor *input; /* float32 or int32, whatever `dtype`: what files hold */
+    const ckpt_tensor *input; /* float32 or int32 whatever `dtype` is: data files hold those */
     int input_count;
     const ckpt_layer *layer;
     int layer_count;
@@ -83,8 +83,8 @@ CKPT_MUST_USE ckpt_code ckpt_model_read(const char *path, const char *const *set
 CKPT_MUST_USE ckpt_code ckpt_model_item(const ckpt_item *root, const char *const *set, int set_count, ckpt_arena *out,
                                         const ckpt_model **model, ckpt_err *err);
 
-/* The same model with activations of another type: what --dtype asks for. `name` is "float32" or "bfloat16"; NULL: as
- * the file says. Shares all else with `model`. Errors: CKPT_BAD_INPUT (another name), CKPT_NO_MEMORY. */
+/* The same model with activations of another type, for --dtype. `name`: "float32" or "bfloat16"; NULL: the file's own.
+ * The rest is shared with `model`. Errors: CKPT_BAD_INPUT (another name), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_arena *out,
                                               const ckpt_model **changed, ckpt_err *err);
 

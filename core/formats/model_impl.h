@@ -1,4 +1,4 @@
-/* A model file as it stands (entries: layers and repeated blocks), before its blocks are unrolled. */
+/* A model file before its blocks are unrolled: entries are layers and repeated blocks. */
 #ifndef CKPT_CORE_FORMATS_MODEL_IMPL_H
 #define CKPT_CORE_FORMATS_MODEL_IMPL_H
 
@@ -33,7 +33,7 @@ typedef struct ckpt_entry {
     int entry_count;
 } ckpt_entry;
 
-/* Unroll `entry` into model->layer. The model has its inputs and vars. `scratch` is the caller's to finish. */
+/* Unroll `entry` into model->layer. The model already has its inputs and vars. The caller frees `scratch`. */
 CKPT_MUST_USE ckpt_code ckpt_model_expand(ckpt_model *model, const ckpt_entry *entry, int entry_count,
                                           ckpt_arena *scratch, ckpt_arena *out, ckpt_err *err);
 

@@ -11,7 +11,7 @@ typedef struct ckpt_outline_op {
     ckpt_ns time_ns;
 } ckpt_outline_op;
 
-/* op_count 0: unknown (a plan file from before there were outlines). */
+/* op_count 0: unknown, as in plan files older than outlines. */
 typedef struct ckpt_outline {
     const ckpt_static *statics;
     int static_count;

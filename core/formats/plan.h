@@ -16,7 +16,7 @@ typedef struct ckpt_step {
     const char *name; /* of the op (run) or the buffer */
     int target;       /* its index in the graph; -1 until ckpt_plan_bind */
     bool recomputed;  /* run: not the first run of this op */
-    bool inplace;     /* run: outputs take the places of the inputs the op names for it */
+    bool inplace;     /* run: outputs take the memory of the inputs that the op names for it */
 } ckpt_step;
 
 /* Bytes [offset, offset + bytes) of the arena during steps from..to, both included. */
@@ -32,7 +32,7 @@ typedef struct ckpt_layer_decision {
     ckpt_decision decision;
 } ckpt_layer_decision;
 
-/* How the kernels of a layer compute, as the device names it (ckpt_device_choice): what was profiled. */
+/* The algorithms that a layer's kernels were profiled with, as the device names them (ckpt_device_choice). */
 typedef struct ckpt_layer_algorithms {
     const char *layer, *algorithms;
 } ckpt_layer_algorithms;
@@ -42,13 +42,13 @@ typedef struct ckpt_plan {
     const char *graph_name;
     char graph_sha256[CKPT_DIGEST_TEXT];
     ckpt_outline outline;
-    const char *const *option; /* of ckpt-plan, as given: what made the plan, and what --check makes it again with */
+    const char *const *option; /* of ckpt-plan, as given: they made the plan, and --check makes it again with them */
     int option_count;
     ckpt_bytes budget_bytes;  /* static block and arena together */
-    ckpt_bytes reserve_bytes; /* kept beside it for what is neither: a GPU's context, libraries */
+    ckpt_bytes reserve_bytes; /* kept free in addition for a GPU's context and libraries */
     ckpt_verdict verdict;
     ckpt_bytes min_budget_bytes;        /* infeasible: a budget at which this planner finds a plan; else 0 */
-    ckpt_bytes no_schedule_below_bytes; /* infeasible: proved: under less than that nobody finds one; 0: not known */
+    ckpt_bytes no_schedule_below_bytes; /* infeasible: it is proved that no plan needs less; 0: unknown */
 
     /* peak = static + the most that is live in any step; static + arena <= budget when it fits */
     ckpt_bytes peak_bytes, static_bytes, arena_bytes;
@@ -62,10 +62,10 @@ typedef struct ckpt_plan {
     const char *bound_how, *bound_scope;
     const char *solver; /* strategy that made it */
     double solver_seconds;
-    const char *costs;  /* where times come from: "profile p.json" or "roofline of h200"; "" unknown */
+    const char *costs;  /* where times come from: "profile p.json" or "roofline of h200"; "": unknown */
     bool gpu;           /* the workspaces are for a GPU's kernels */
-    int threads;        /* or for the CPU's of so many threads; 0: unknown, or a GPU */
-    ckpt_scheme scheme; /* of the step that the graph is */
+    int threads;        /* of the CPU's kernels that they are for; 0: unknown, or a GPU */
+    ckpt_scheme scheme; /* of the graph's step */
 
     const ckpt_layer_decision *layer;
     int layer_count;

@@ -6,19 +6,19 @@
 #include "core/formats/machine.h"
 #include "core/json/json.h"
 
-/* A time: median over `repeats` runs after warm-up, and the distance from the first to the third quartile. What else a
- * run did, where the device or the processor tells: medians too, and 0 where it does not. */
+/* A time: median over `repeats` runs after warm-up, and the distance from the first to the third quartile. The
+ * counters are medians too, and 0 if the device or the processor does not have them. */
 typedef struct ckpt_timing {
     ckpt_ns median_ns, spread_ns;
     int repeats;
-    const ckpt_ns *sample_ns;  /* the `repeats` times themselves, in order, of a twin those of its same_as; NULL: an
+    const ckpt_ns *sample_ns;  /* the `repeats` times in the order measured, for a twin those of its same_as; NULL: an
                                   older file */
-    int64_t flop, moved_bytes; /* by the op's formula: what the roofline is made of */
-    /* the least time the device's data sheet allows for those, by the time taken; above 1 where a cache had what the
+    int64_t flop, moved_bytes; /* by the op's formula, for the roofline */
+    /* minimum time for those by the device's data sheet, divided by the time taken; above 1 if a cache had what the
      * formula counts as moved */
     double roofline;
     ckpt_ns kernel_ns;                          /* in kernels, copies and fills */
-    ckpt_ns gap_ns;                             /* between the first and the last of them, when none ran */
+    ckpt_ns gap_ns;                             /* between the first and the last of them, while none ran */
     int launches;                               /* how many those were */
     int64_t cycles, instructions, cache_misses; /* of the processor, all threads; last level */
 } ckpt_timing;
@@ -33,7 +33,7 @@ typedef enum ckpt_direction {
 /* A kernel (or copy, or fill) that a layer started: `count` times in one run, `median_ns` together. */
 typedef struct ckpt_profile_kernel {
     ckpt_direction direction;
-    const char *name; /* demangled where the device tells */
+    const char *name; /* demangled if the device can */
     int count;
     ckpt_ns median_ns;
 } ckpt_profile_kernel;

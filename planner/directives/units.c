@@ -23,12 +23,11 @@ const char *const ckpt_grouping_help[] = {
 static int number_behind(const char *name, const char *start)
 {
     const size_t length = strlen(start);
-    char *end = NULL;
-    if (strncmp(name, start, length) != 0 || !isdigit((unsigned char)name[length])) {
-        return 0;
-    }
-    const long number = strtol(name + length, &end, 10);
-    return *end == '\0' && number < 1000000000 ? (int)number : 0;
+    int number = 0;
+    return strncmp(name, start, length) == 0 && isdigit((unsigned char)name[length]) &&
+                   ckpt_int_parse(name + length, 0, 999999999, &number)
+               ? number
+               : 0;
 }
 
 bool ckpt_grouping_known(const char *name)

@@ -189,6 +189,31 @@ int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...)
     return 2;
 }
 
+int ckpt_cli_keep(const ckpt_cli *cli, const ckpt_cli_field *field, size_t count, const char *name, const char *value)
+{
+    size_t i = 0;
+    while (i < count && strcmp(field[i].name, name) != 0) {
+        i++;
+    }
+    if (i == count) {
+        return -1;
+    }
+    const ckpt_cli_field *const f = &field[i];
+    if (f->text != NULL) {
+        *f->text = value;
+        return 0;
+    }
+    if (f->yes != NULL) {
+        *f->yes = true;
+        return 0;
+    }
+    return (f->count != NULL ? ckpt_int_parse(value, (int)f->low, (int)f->high, f->count)
+                             : ckpt_int64_parse(value, f->low, f->high, f->number))
+               ? 0
+               : ckpt_cli_usage(cli, "--%s takes a number from %lld to %lld, found \"%s\"", name, (long long)f->low,
+                                (long long)f->high, value);
+}
+
 bool ckpt_cli_color(const ckpt_cli *cli, FILE *stream)
 {
     if (cli->color != NULL && strcmp(cli->color, "auto") != 0) {

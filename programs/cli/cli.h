@@ -37,6 +37,19 @@ typedef struct ckpt_cli {
  * (exit 2). */
 int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value);
 
+/* Where the value of an option goes: one of the pointers. */
+typedef struct ckpt_cli_field {
+    const char *name; /* as in ckpt_cli_option */
+    const char **text;
+    bool *yes; /* a switch */
+    int *count;
+    int64_t *number;
+    int64_t low, high; /* of `count` and `number` */
+} ckpt_cli_field;
+
+/* Keeps the value where the table says. -1: no such row; 0: done; 2: a usage error, and one line is on stderr. */
+int ckpt_cli_keep(const ckpt_cli *cli, const ckpt_cli_field *field, size_t count, const char *name, const char *value);
+
 /* Print "program: message" on stderr and give the exit code for it. */
 int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err);
 

@@ -1,19 +1,15 @@
 /* ckpt-graph: lowers a model to a graph, or reads a graph; writes it as JSON or draws it. Links no kernel. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/json/json.h"
 #include "libckpt/scheme_options.h"
+#include "libckpt/source.h"
 #include "ops/lowering/staged.h"
-#include "planner/directives/choose.h"
 #include "programs/cli/cli.h"
 #include "viz/viz.h"
 
-enum { SETS = 64, RULES = 64, THREADS_MAX = 4096, FOLD_MAX = 1000000 };
+enum { FOLD_MAX = 1000000 };
 
 /* clang-format off */
 #define ROW(name, letter, argument, help, take, field) {name, letter, argument, help},
@@ -89,14 +85,9 @@ static int list_ops(void)
 }
 
 typedef struct request {
-    const char *input, *output, *format, *plan, *profile, *device, *dtype;
-    const char *set[SETS];
-    int set_count, threads, fold;
-    ckpt_rule rule[RULES];
-    int rule_count;
-    ckpt_scheme scheme;
-    bool stage_given;
-    const char *scheme_option; /* the first of its options that was given; NULL: none */
+    ckpt_options asked; /* what a model is lowered by, and the layers that are marked */
+    const char *input, *output, *format, *plan;
+    int fold;
 } request;
 
 static const char *extension(const char *path)
@@ -106,93 +97,49 @@ static const char *extension(const char *path)
     return dot != NULL ? dot + 1 : NULL;
 }
 
-/* A number from 1 to `most`; 0: something else. */
-static int read_count(const char *value, int most)
-{
-    char *end = NULL;
-    errno = 0;
-    const long count = strtol(value, &end, 10);
-    return end == value || *end != '\0' || errno != 0 || count < 1 || count > most ? 0 : (int)count;
-}
-
-/* -1: another option; 0: it is one of these; else the exit code. */
-static int take_rule(ckpt_cli *cli, request *want, const char *name, const char *value)
-{
-    static const char *const rules[] = {"checkpoint", "keep", "offload"}; /* by ckpt_rule_kind */
-    for (int kind = CKPT_RULE_CHECKPOINT; kind <= CKPT_RULE_OFFLOAD; kind++) {
-        if (strcmp(name, rules[kind]) == 0) {
-            if (want->rule_count == RULES) {
-                return ckpt_cli_usage(cli, "found more than %d --checkpoint, --keep and --offload", RULES);
-            }
-            want->rule[want->rule_count++] = (ckpt_rule){(ckpt_rule_kind)kind, value};
-            return 0;
-        }
-    }
-    return -1;
-}
-
-static int take_scheme(ckpt_cli *cli, request *want, const char *name, const char *value)
-{
-    ckpt_err err = {0};
-    bool taken = false;
-    if (ckpt_scheme_take(&want->scheme, name, value, &taken, &want->stage_given, &err) != CKPT_OK) {
-        return ckpt_cli_usage(cli, "%s", err.msg);
-    }
-    want->scheme_option = taken && want->scheme_option == NULL ? name : want->scheme_option;
-    return taken ? 0 : -1;
-}
-
 static int check_scheme(ckpt_cli *cli, const request *want)
 {
     ckpt_err err = {0};
-    if (want->stage_given && want->scheme.stages == 1) {
+    if (want->asked.stage_given && want->asked.scheme.stages == 1) {
         return ckpt_cli_usage(cli, "--stage is one of --pipeline-stages N, and there are none");
     }
-    if (ckpt_scheme_check(&want->scheme, &err) != CKPT_OK) {
+    if (ckpt_scheme_check(&want->asked.scheme, &err) != CKPT_OK) {
         return ckpt_cli_usage(cli, "%s", err.msg);
     }
-    return want->scheme.stages == 1 || want->stage_given
+    return want->asked.scheme.stages == 1 || want->asked.stage_given
                ? -1
-               : ckpt_cli_usage(cli, "a graph is of one of the %d stages: name it by --stage K", want->scheme.stages);
+               : ckpt_cli_usage(cli, "a graph is of one of the %d stages: name it by --stage K",
+                                want->asked.scheme.stages);
 }
 
 /* -1: go on; else the exit code. */
 static int take(ckpt_cli *cli, request *want, const char *name, const char *value)
 {
-    if (strcmp(name, "output") == 0) {
-        want->output = value;
-    } else if (strcmp(name, "format") == 0) {
-        want->format = value;
-    } else if (strcmp(name, "plan") == 0) {
-        want->plan = value;
-    } else if (strcmp(name, "profile") == 0) {
-        want->profile = value;
-    } else if (strcmp(name, "device") == 0) {
-        want->device = value;
-    } else if (strcmp(name, "dtype") == 0) {
-        want->dtype = value;
-    } else if (strcmp(name, "set") == 0) {
-        if (want->set_count == SETS) {
-            return ckpt_cli_usage(cli, "found more than %d times --set", SETS);
-        }
-        want->set[want->set_count++] = value;
-    } else if (strcmp(name, "threads") == 0) {
-        want->threads = read_count(value, THREADS_MAX);
-        if (want->threads == 0) {
-            return ckpt_cli_usage(cli, "found --threads %s, wanted a number from 1 to %d", value, THREADS_MAX);
-        }
-    } else if (strcmp(name, "fold") == 0) {
-        want->fold = read_count(value, FOLD_MAX);
-        if (want->fold == 0) {
-            return ckpt_cli_usage(cli, "found --fold %s, wanted a number from 1 to %d", value, FOLD_MAX);
-        }
-    } else if (strcmp(name, "list-ops") == 0) {
-        return list_ops();
-    } else if (want->input != NULL) {
-        return ckpt_cli_usage(cli, "found two files, '%s' and '%s', wanted one", want->input, value);
-    } else {
-        want->input = value;
+    const ckpt_cli_field field[] = {
+        {"output", .text = &want->output},
+        {"format", .text = &want->format},
+        {"plan", .text = &want->plan},
+        {"fold", .count = &want->fold, .low = 1, .high = FOLD_MAX},
+    };
+    ckpt_err err = {0};
+    bool taken = false;
+    const int kept = ckpt_cli_keep(cli, field, sizeof field / sizeof *field, name, value);
+    if (kept >= 0) {
+        return kept > 0 ? kept : -1;
     }
+    if (ckpt_options_take(&want->asked, name, value, &taken, &err) != CKPT_OK) {
+        return ckpt_cli_usage(cli, "%s", err.msg);
+    }
+    if (taken) {
+        return -1;
+    }
+    if (strcmp(name, "list-ops") == 0) {
+        return list_ops();
+    }
+    if (want->input != NULL) {
+        return ckpt_cli_usage(cli, "found two files, '%s' and '%s', wanted one", want->input, value);
+    }
+    want->input = value;
     return -1;
 }
 
@@ -202,9 +149,7 @@ static int parse(ckpt_cli *cli, request *want)
     const char *value = NULL;
     int more = 0;
     while ((more = ckpt_cli_next(cli, &name, &value)) > 0) {
-        const int rule = take_rule(cli, want, name, value);
-        const int scheme = rule < 0 ? take_scheme(cli, want, name, value) : rule;
-        const int stop = scheme < 0 ? take(cli, want, name, value) : scheme > 0 ? scheme : -1;
+        const int stop = take(cli, want, name, value);
         if (stop >= 0) {
             return stop;
         }
@@ -235,70 +180,6 @@ static int parse(ckpt_cli *cli, request *want)
     }
     return ckpt_cli_usage(cli, "found format '%s', wanted json, dot, svg, png, pdf or netron",
                           want->format != NULL ? want->format : want->output);
-}
-
-static ckpt_code read_format(const char *path, ckpt_arena *out, bool *model, ckpt_err *err)
-{
-    ckpt_json *json = NULL;
-    ckpt_item root;
-    ckpt_item member;
-    const char *format = NULL;
-    CKPT_TRY(ckpt_json_open(path, NULL, &json, &root, err));
-    ckpt_code code = ckpt_item_need(&root, "format", &member, err);
-    code = code == CKPT_OK ? ckpt_item_text(&member, out, &format, err) : code;
-    if (code == CKPT_OK) {
-        *model = strncmp(format, "ckpt-model/", 11) == 0;
-        if (!*model && strncmp(format, "ckpt-graph/", 11) != 0) {
-            code = ckpt_item_fail(&member, err, "found \"%s\", wanted \"ckpt-model/1\" or \"ckpt-graph/1\"", format);
-        }
-    }
-    ckpt_json_close(json);
-    return code;
-}
-
-/* Lowers the model by the scheme of the command line, or else the plan's. */
-static ckpt_code lower(const char *path, const request *want, const ckpt_plan *plan, ckpt_arena *out,
-                       ckpt_staged *staged, ckpt_err *err)
-{
-    const ckpt_model *model = NULL;
-    const ckpt_profile *profile = NULL;
-    const ckpt_device_model *device = NULL;
-    const ckpt_network *network = NULL;
-    CKPT_TRY(ckpt_model_read(path, want->set, want->set_count, out, &model, err));
-    CKPT_TRY(ckpt_model_with_dtype(model, want->dtype, out, &model, err));
-    if (want->profile != NULL) {
-        CKPT_TRY(ckpt_profile_read(want->profile, out, &profile, err));
-    }
-    CKPT_TRY(ckpt_device_model_find(want->device != NULL ? want->device : "cpu", out, &device, err));
-    const bool gpu = profile != NULL ? profile->machine.gpu : device->gpu;
-    if (gpu && want->threads > 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found --threads %d, but %s is of a GPU: leave it out", want->threads,
-                         profile != NULL ? want->profile : device->name);
-    }
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const int threads = gpu                                               ? CKPT_ON_GPU
-                        : want->threads > 0                               ? want->threads
-                        : profile != NULL && profile->machine.threads > 0 ? profile->machine.threads
-                        : processors > 0 && processors <= THREADS_MAX     ? (int)processors
-                                                                          : 1;
-    CKPT_TRY(ckpt_network_infer(model, threads, out, &network, err));
-    const bool planned = want->scheme_option == NULL && plan != NULL && !ckpt_scheme_is_plain(&plan->scheme);
-    return ckpt_staged_lower(network, profile, device, planned ? &plan->scheme : &want->scheme, out, staged, err);
-}
-
-/* The marked layers. */
-static ckpt_code choose(const request *want, const ckpt_graph *whole, ckpt_arena *out, const ckpt_graph **graph,
-                        ckpt_err *err)
-{
-    ckpt_text notes; /* on units that stages split: they concern planning */
-    ckpt_text_init(&notes);
-    const ckpt_code code = want->rule_count == 0 ? CKPT_OK
-                           : whole == NULL
-                               ? ckpt_choose(*graph, want->rule, want->rule_count, false, NULL, out, graph, &notes, err)
-                               : ckpt_choose_spread(whole, *graph, want->rule, want->rule_count, false, NULL, out,
-                                                    &whole, graph, &notes, err);
-    ckpt_text_fini(&notes);
-    return code;
 }
 
 /* For the picture: what layers compute, and the shapes of buffers. */
@@ -339,32 +220,23 @@ static ckpt_code find_types(const ckpt_lowered *lowered, ckpt_arena *out, const 
     return CKPT_OK;
 }
 
-static ckpt_code read_graph(const char *path, const request *want, const ckpt_plan *plan, ckpt_arena *out,
-                            const ckpt_graph **graph, const ckpt_graph_types **types, ckpt_err *err)
+/* A model is lowered by the scheme of the command line, or else the plan's. */
+static ckpt_code read_graph(const request *want, const ckpt_plan *plan, ckpt_arena *out, const ckpt_graph **graph,
+                            const ckpt_graph_types **types, ckpt_err *err)
 {
-    bool model = false;
-    CKPT_TRY(read_format(path, out, &model, err));
-    if (model) {
-        ckpt_staged staged;
-        CKPT_TRY(lower(path, want, plan, out, &staged, err));
-        *graph = staged.lowered->graph;
-        CKPT_TRY(find_types(staged.lowered, out, types, err));
-        return choose(want, staged.whole, out, graph, err);
+    const ckpt_document document = {.name = want->input};
+    ckpt_options asked = want->asked;
+    ckpt_graph_source source;
+    if (asked.scheme_option == NULL && plan != NULL && !ckpt_scheme_is_plain(&plan->scheme)) {
+        asked.scheme = plan->scheme;
     }
-    if (want->scheme_option != NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s is a graph, whose step is what it is: --%s is for models", path,
-                         want->scheme_option);
+    CKPT_TRY(ckpt_source_read(&document, &asked, out, &source, err));
+    if (source.model != NULL) {
+        CKPT_TRY(find_types(source.staged->lowered, out, types, err));
     }
-    if (want->profile != NULL || want->device != NULL || want->set_count > 0 || want->dtype != NULL ||
-        want->threads > 0) {
-        return CKPT_FAIL(
-            err, CKPT_BAD_INPUT,
-            "%s is a graph and has its own times: --profile, --device, --set, --dtype and --threads are for "
-            "models",
-            path);
-    }
-    CKPT_TRY(ckpt_graph_read(path, out, graph, err));
-    return choose(want, NULL, out, graph, err);
+    CKPT_TRY(asked.rule_count > 0 ? ckpt_source_choose(&source, &asked, out, err) : CKPT_OK);
+    *graph = source.graph;
+    return CKPT_OK;
 }
 
 static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
@@ -373,7 +245,7 @@ static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, c
     ckpt_plan *plan = NULL;
     const ckpt_graph_types *types = NULL;
     CKPT_TRY(want->plan != NULL ? ckpt_plan_read(want->plan, arena, &plan, err) : CKPT_OK);
-    CKPT_TRY(read_graph(want->input, want, plan, arena, &graph, &types, err));
+    CKPT_TRY(read_graph(want, plan, arena, &graph, &types, err));
     CKPT_TRY(plan != NULL ? ckpt_plan_bind(plan, graph, err) : CKPT_OK);
     if (strcmp(want->format, "json") == 0) {
         ckpt_graph_write(graph, text);
@@ -396,7 +268,8 @@ int main(int argc, char **argv)
                     .option = options,
                     .argc = argc,
                     .argv = argv};
-    request want = {.scheme = ckpt_scheme_alone};
+    request want = {0};
+    ckpt_options_init(&want.asked);
     const int stop = parse(&cli, &want);
     if (stop >= 0) {
         return stop;

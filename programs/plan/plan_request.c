@@ -96,14 +96,6 @@ static int take_question(const ckpt_cli *cli, ckpt_request *r, const char *name,
     return -1;
 }
 
-static bool whole_number(const char *text, long low, long high, int *number)
-{
-    char *end = NULL;
-    const long value = strtol(text, &end, 10);
-    *number = (int)value;
-    return end != text && *end == '\0' && value >= low && value <= high;
-}
-
 /* A number >= 0 with `unit` behind it. */
 static bool real_number(const char *text, const char *unit, double *number)
 {
@@ -115,7 +107,7 @@ static bool real_number(const char *text, const char *unit, double *number)
 /* -1: go on; else the exit code. */
 static int take_number(const ckpt_cli *cli, ckpt_request *r, const char *name, const char *value)
 {
-    if (strcmp(name, "sweep") == 0 && !whole_number(value, 1, POINTS_MAX, &r->points)) {
+    if (strcmp(name, "sweep") == 0 && !ckpt_int_parse(value, 1, POINTS_MAX, &r->points)) {
         return ckpt_cli_usage(cli, "found --sweep '%s', wanted 1 to %d budgets", value, POINTS_MAX);
     }
     if (strcmp(name, "max-overhead") == 0) {

@@ -1,5 +1,4 @@
 /* The command line of ckpt-profile. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,65 +21,33 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {NULL, 0, NULL, NULL},
 };
 
-static bool parse_number(const char *text, double min, double max, double *number)
+/* Options for measuring layers. -1: `name` is none of them; 0: the value is good; else the exit code. */
+static int take_measuring(ckpt_cli *cli, const char *name, const char *value, ckpt_profile_request *r)
 {
-    char *end = NULL;
-    errno = 0;
-    const double found = strtod(text, &end);
-    if (errno != 0 || end == text || *end != '\0' || !(found >= min && found <= max)) {
-        return false;
-    }
-    *number = found;
-    return true;
-}
-
-static bool parse_count(const char *text, int min, int max, int *count)
-{
-    double found = 0;
-    if (!parse_number(text, min, max, &found) || found > (double)(int)found) {
-        return false;
-    }
-    *count = (int)found;
-    return true;
-}
-
-/* Options for measuring layers. False: `name` is none of them. *exit_code 0: the value is good. */
-static bool take_measuring(ckpt_cli *cli, const char *name, const char *value, ckpt_profile_request *r, int *exit_code)
-{
-    double seconds = 0;
-    *exit_code = 0;
-    if (strcmp(name, "repeats") == 0) {
-        if (!parse_count(value, 3, CKPT_PROFILE_REPEATS_MAX, &r->profiler.repeats)) {
-            *exit_code = ckpt_cli_usage(cli, "--repeats takes a number from 3 to %d, found \"%s\"",
-                                        CKPT_PROFILE_REPEATS_MAX, value);
-        }
-    } else if (strcmp(name, "threads") == 0) {
-        if (!parse_count(value, 1, CKPT_THREADS_MAX, &r->threads)) {
-            *exit_code =
-                ckpt_cli_usage(cli, "--threads takes a number from 1 to %d, found \"%s\"", CKPT_THREADS_MAX, value);
-        }
-    } else if (strcmp(name, "seconds") == 0) {
-        if (!parse_number(value, 0.001, 3600, &seconds)) {
-            *exit_code = ckpt_cli_usage(cli, "--seconds takes a number from 0.001 to 3600, found \"%s\"", value);
+    const ckpt_cli_field field[] = {
+        {"repeats", .count = &r->profiler.repeats, .low = 3, .high = CKPT_PROFILE_REPEATS_MAX},
+        {"threads", .count = &r->threads, .low = 1, .high = CKPT_THREADS_MAX},
+        {"warm", .yes = &r->profiler.warm},
+        {"no-tune", .yes = &r->profiler.no_tune},
+        {"no-cupti", .yes = &r->no_cupti},
+        {"device", .text = &r->device},
+        {"dtype", .text = &r->dtype},
+    };
+    int kept = ckpt_cli_keep(cli, field, sizeof field / sizeof *field, name, value);
+    if (strcmp(name, "seconds") == 0) {
+        char *end = NULL;
+        const double seconds = strtod(value, &end);
+        if (*end != '\0' || !(seconds >= 0.001 && seconds <= 3600)) {
+            return ckpt_cli_usage(cli, "--seconds takes a number from 0.001 to 3600, found \"%s\"", value);
         }
         r->profiler.spend_ns = (ckpt_ns)(seconds * 1e9);
-    } else if (strcmp(name, "warm") == 0) {
-        r->profiler.warm = true;
-    } else if (strcmp(name, "no-tune") == 0) {
-        r->profiler.no_tune = true;
-    } else if (strcmp(name, "no-cupti") == 0) {
-        r->no_cupti = true;
+        kept = 0;
     } else if (strcmp(name, "set") == 0) {
         r->set[r->set_count++] = value;
-    } else if (strcmp(name, "device") == 0) {
-        r->device = value;
-    } else if (strcmp(name, "dtype") == 0) {
-        r->dtype = value;
-    } else {
-        return false;
+        kept = 0;
     }
-    r->layers_only = r->layers_only != NULL ? r->layers_only : name;
-    return true;
+    r->layers_only = kept == 0 && r->layers_only == NULL ? name : r->layers_only;
+    return kept;
 }
 
 /* Do the options go together? Gives the exit code. */
@@ -111,25 +78,26 @@ static int settle(const ckpt_cli *cli, ckpt_profile_request *r)
 
 int ckpt_profile_parse(ckpt_cli *cli, ckpt_profile_request *r)
 {
+    const ckpt_cli_field field[] = {
+        {"output", .text = &r->output},
+        {"roofline", .text = &r->roofline},
+        {"import", .text = &r->import},
+        {"times", .text = &r->times},
+    };
     const char *name = NULL, *value = NULL;
     for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
-        int exit_code = 0;
         if (got < 0) {
             return got == -1 ? 1 : 3;
         }
-        if (strcmp(name, "output") == 0) {
-            r->output = value;
-        } else if (strcmp(name, "roofline") == 0) {
-            r->roofline = value;
-        } else if (strcmp(name, "import") == 0) {
-            r->import = value;
-        } else if (strcmp(name, "times") == 0) {
-            r->times = value;
-        } else if (take_measuring(cli, name, value, r, &exit_code)) {
-            if (exit_code != 0) {
-                return 1 + exit_code;
-            }
-        } else if (cli->operands_only) {
+        int kept = ckpt_cli_keep(cli, field, sizeof field / sizeof *field, name, value);
+        kept = kept < 0 ? take_measuring(cli, name, value, r) : kept;
+        if (kept > 0) {
+            return 1 + kept;
+        }
+        if (kept == 0) {
+            continue;
+        }
+        if (cli->operands_only) {
             r->command = &cli->argv[cli->next - 1]; /* the rest is the command's own */
             break;
         } else if (r->model != NULL) {

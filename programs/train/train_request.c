@@ -1,8 +1,6 @@
 /* The command line of ckpt-train, and whether a plan fits it. */
 #include "programs/train/train_request_impl.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/formats/machine.h"
@@ -40,18 +38,6 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {NULL, 0, NULL, NULL},
 };
 
-static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *number)
-{
-    char *end = NULL;
-    errno = 0;
-    const long long found = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || found < min || found > max) {
-        return false;
-    }
-    *number = found;
-    return true;
-}
-
 bool ckpt_train_is_dash(const char *path)
 {
     return path != NULL && strcmp(path, "-") == 0;
@@ -59,34 +45,29 @@ bool ckpt_train_is_dash(const char *path)
 
 int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
 {
-    const struct {
-        const char *name;
-        const char **text;
-        int64_t *number;
-        int64_t min, max;
-        bool *yes;
-    } take[] = {
-        {"plan", &options->plan, NULL, 0, 0, NULL},
-        {"data", &options->data, NULL, 0, 0, NULL},
-        {"dtype", &options->dtype, NULL, 0, 0, NULL},
-        {"device", &options->device, NULL, 0, 0, NULL},
-        {"budget", &options->budget, NULL, 0, 0, NULL},
-        {"reserve", &options->reserve, NULL, 0, 0, NULL},
-        {"trace", &options->trace, NULL, 0, 0, NULL},
-        {"profile", &options->profile, NULL, 0, 0, NULL},
-        {"log", &options->log, NULL, 0, 0, NULL},
-        {"save", &options->save, NULL, 0, 0, NULL},
-        {"resume", &options->resume, NULL, 0, 0, NULL},
-        {"steps", NULL, &options->steps, 0, INT64_C(1) << 31, NULL},
-        {"seed", NULL, &options->seed, 0, INT64_MAX, NULL},
-        {"threads", NULL, &options->threads, 1, CKPT_THREADS_MAX, NULL},
-        {"evaluate", NULL, &options->evaluate, 1, INT64_C(1) << 31, NULL},
-        {"save-every", NULL, &options->save_every, 1, INT64_C(1) << 31, NULL},
-        {"poison", NULL, NULL, 0, 0, &options->poison},
-        {"json", NULL, NULL, 0, 0, &options->json},
-        {"no-graph", NULL, NULL, 0, 0, &options->no_graph},
-        {"no-cupti", NULL, NULL, 0, 0, &options->no_cupti},
-        {"no-digest", NULL, NULL, 0, 0, &options->no_digest},
+    const int64_t many = INT64_C(1) << 31;
+    const ckpt_cli_field field[] = {
+        {"plan", .text = &options->plan},
+        {"data", .text = &options->data},
+        {"dtype", .text = &options->dtype},
+        {"device", .text = &options->device},
+        {"budget", .text = &options->budget},
+        {"reserve", .text = &options->reserve},
+        {"trace", .text = &options->trace},
+        {"profile", .text = &options->profile},
+        {"log", .text = &options->log},
+        {"save", .text = &options->save},
+        {"resume", .text = &options->resume},
+        {"steps", .number = &options->steps, .high = many},
+        {"seed", .number = &options->seed, .high = INT64_MAX},
+        {"threads", .number = &options->threads, .low = 1, .high = CKPT_THREADS_MAX},
+        {"evaluate", .number = &options->evaluate, .low = 1, .high = many},
+        {"save-every", .number = &options->save_every, .low = 1, .high = many},
+        {"poison", .yes = &options->poison},
+        {"json", .yes = &options->json},
+        {"no-graph", .yes = &options->no_graph},
+        {"no-cupti", .yes = &options->no_cupti},
+        {"no-digest", .yes = &options->no_digest},
     };
     const char *name = NULL, *value = NULL;
     for (int got = ckpt_cli_next(cli, &name, &value); got != 0; got = ckpt_cli_next(cli, &name, &value)) {
@@ -101,18 +82,9 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
             }
             options->model = value;
         }
-        for (size_t i = 0; i < sizeof take / sizeof take[0]; i++) {
-            if (strcmp(name, take[i].name) != 0) {
-                continue;
-            }
-            if (take[i].text != NULL) {
-                *take[i].text = value;
-            } else if (take[i].yes != NULL) {
-                *take[i].yes = true;
-            } else if (!parse_number(value, take[i].min, take[i].max, take[i].number)) {
-                return 1 + ckpt_cli_usage(cli, "--%s takes a number from %lld to %lld, found \"%s\"", name,
-                                          (long long)take[i].min, (long long)take[i].max, value);
-            }
+        const int kept = ckpt_cli_keep(cli, field, sizeof field / sizeof *field, name, value);
+        if (kept > 0) {
+            return 1 + kept;
         }
     }
     if (options->model == NULL || options->plan == NULL) {

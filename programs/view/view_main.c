@@ -59,23 +59,12 @@ typedef struct inputs {
     const ckpt_curve *curve; /* NULL: none */
 } inputs;
 
-static bool size_of(const char *text, int *size)
-{
-    char *end = NULL;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || value < 1 || value > LARGEST) {
-        return false;
-    }
-    *size = (int)value;
-    return true;
-}
-
 /* The terminal's width. POSIX 2008 has only an environment variable, but systems have the call. */
 static void measure_terminal(ckpt_view_options *view)
 {
     const char *const columns = getenv("COLUMNS");
     if (view->width == 0 && columns != NULL) {
-        (void)size_of(columns, &view->width);
+        (void)ckpt_int_parse(columns, 1, LARGEST, &view->width);
     }
 #ifdef TIOCGWINSZ
     struct winsize size;
@@ -120,7 +109,7 @@ static int take(ckpt_cli *cli, request *want, const char *name, const char *valu
         }
     } else if (name[0] != '\0') {
         int *const size = strcmp(name, "width") == 0 ? &want->view.width : &want->view.height;
-        if (!size_of(value, size)) {
+        if (!ckpt_int_parse(value, 1, LARGEST, size)) {
             return ckpt_cli_usage(cli, "found --%s %s, wanted a number from 1 to %d", name, value, LARGEST);
         }
     } else if (want->count == INPUTS) {

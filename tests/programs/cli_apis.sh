@@ -15,7 +15,7 @@ number() { sed "s/.*\"$1\": \([0-9]*\).*/\1/" "$2"; } # of the first line that h
 bytes() { sed -n "s/^$1 *\([0-9]*\) B.*/\1/p" "$2"; }
 
 # example lower|same|equal RUNS MODEL "SETS" CHOICE...: keep-all against the choice: the same losses and weights; the
-# peak is lower, or not and ckpt-plan says so, or the same without a word; RUNS layers run again (- : any).
+# peak is lower, or not and ckpt-plan says so, or the same without a message; RUNS layers are recomputed (-: any).
 example() {
     local wanted=$1 runs=$2 file=$3 name
     local -a sets=()
@@ -57,7 +57,7 @@ example lower - lstm.json "batch=64 hidden=64" --checkpoint 't.*' --strategy gro
 example lower - byte-gpt.json "$small" --policy 'linear=save,attention=save,*=prefer-recompute' -b 85%
 # ... which keeps only what backward needs, when it is to save everything
 example equal 0 byte-gpt.json "$small" --policy '*=save'
-# ... and must holds under a budget, prefer leaves the choice to it: which of the four GELUs run again
+# ... must- holds under a budget, prefer- leaves the choice to the planner: which of the four GELUs are recomputed
 wish() { # wish "LAYERS" POLICY BUDGET
     local -a sets=()
     for name in $small; do sets+=(--set "$name"); done
@@ -111,7 +111,7 @@ grep -q "^layers .* 0 recomputed" half.txt || fail "--keep against the model's f
 grep -q "^ckpt-plan: warning: part[12].0 is split over pipeline partitions (0 and 1): it is not checkpointed" split.err ||
     fail "no word of a split module: $(cat split.txt split.err)"
 
-# The function form with several ranks, and SageMaker's partitions: the choice against keep-all, on so many ranks.
+# The function form with several ranks, and SageMaker's partitions: the choice against keep-all, on as many ranks.
 if command -v mpirun >/dev/null && [ -e "$bin_dir/../lib/libckpt_mpi.so" ]; then
     # shellcheck source=tests/support/support_ranks.sh
     . "$source_dir/tests/support/support_ranks.sh"

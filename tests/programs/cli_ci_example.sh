@@ -28,7 +28,7 @@ assert set(flow[True]) == {"pull_request"}, flow[True]  # YAML 1.1 reads "on" as
 job = flow["jobs"]["plan"]
 steps = [s for s in job["steps"] if "run" in s and s.get("id") != "install"]
 assert len(steps) == 3, steps
-# As GitHub runs them: a step without a condition of its own is left out after one that failed.
+# As GitHub runs them: after a failed step, steps without a condition are skipped.
 told = [s.get("if", "") for s in steps]
 assert told[0] == "" and all("!cancelled()" in t and "steps.install.outcome" in t for t in told[1:]), told
 with open(f"{sys.argv[2]}/environment", "w", encoding="utf-8") as file:

@@ -155,7 +155,7 @@ expect 1 "worse: peak +108 kB (+9.13 %), arena +108 kB (+29.08 %), keep-all peak
 has "other threads: 2, not 1; compared all the same (--force)"
 expect 3 "not comparable: another model (large, not small)" --warn-only --max peak=1B small.plan other.plan
 
-# 7 what is no comparison
+# 7 inputs that cannot be compared
 head -n 20 small.plan >cut.plan
 echo "not JSON" >words.plan
 echo '{"format": "ckpt-graph/1"}' >graph.plan
@@ -188,7 +188,7 @@ has "NEW does not fit its budget of 674 kB; a plan is known for 966 kB" "for BAS
 expect 1 "no longer fits its budget" --exit-code all.json tight.json
 expect 1 "1 limit exceeded (peak); no longer fits its budget" --max peak=6GiB all.json tight.json
 has "peak: NEW has none: NEW does not fit its budget" "            NEW does not fit its budget of 674 kB; a plan is"
-# that a plan fits again is not held against it
+# a plan that fits where BASE's did not is no regression
 expect 0 "nothing is better or worse" --exit-code tight.json all.json
 
 expect 1 "1 limit exceeded (peak); the same" --max peak=6GiB --max-increase arena=0 tight.json tight.json
@@ -317,7 +317,7 @@ grep -q $'\033' out && fail "an escape reached the terminal"
 grep -q "^::" out && fail "a name became a line"
 [ "$(wc -L <out)" -lt 400 ] || fail "a name of 10,000 letters is printed"
 
-# 13 damaged files: an answer or one line, never anything else
+# 13 damaged files: a result or a one-line error, nothing else
 python3 - "$bin/ckpt-compare" <<'P' || fail "damaged files"
 import os, random, subprocess, sys
 rounds = 6 if os.environ.get("CKPT_TEST_ROUNDS") == "few" else 25

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # labels: cli; long under sanitizers
 # The forms of a comparison for others: Markdown, CSV, JUnit and HTML hold what the JSON holds, with hostile names too;
-# JUnit against its schema; what GitHub is told. Arguments: source folder, folder of the programs, work folder.
+# JUnit against its schema; annotations for GitHub. Arguments: source folder, folder of the programs, work folder.
 set -euo pipefail
 source=$1 bin=$2 work=$3
 rm -rf "$work"
@@ -92,7 +92,7 @@ GITHUB_STEP_SUMMARY=$work/summary.md "$bin/ckpt-compare" --github --warn-only --
     new.json >said || fail "--warn-only: exit $?"
 [ "$(wc -c <summary.md)" -gt "$before" ] || fail "the summary was written over"
 [ "$(grep -c '^::warning ' said)" = 1 ] || fail "--warn-only: $(grep '^::' said)"
-# A summary that is nearly full stays below GitHub's 1 MiB, and says what it leaves out.
+# A summary that is nearly full keeps below GitHub's 1 MiB, and lists what it omits.
 head -c $((1048576 - $(wc -c <change.md) * 7 / 8)) /dev/zero | tr '\0' 'x' >full.md
 GITHUB_STEP_SUMMARY=$work/full.md "$bin/ckpt-compare" --github base.json new.json >/dev/null || fail "full: exit $?"
 grep -q 'not shown here' full.md || fail "it fits: nothing was tried"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What is set by hand, from the outside: patterns, groups, policies, partitions; what cannot be says why.
+# Checkpoints set by hand, from the command line: patterns, groups, policies, partitions; impossible ones say why.
 set -u
 source_dir=$1 bin=$2 work=$3
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
@@ -16,7 +16,7 @@ expect() {
     [ $got -eq "$code" ] || fail "ckpt-plan $*: exit $got, wanted $code: $(head -1 err.txt)"
     [ "$(cat err.txt)" = "$wanted" ] || fail "ckpt-plan $*: stderr says '$(cat err.txt)', wanted '$wanted'"
 }
-# recomputed NAMES ARGS...: exactly these layers run again
+# recomputed NAMES ARGS...: exactly these layers are recomputed
 recomputed() {
     local wanted=$1; shift
     "$plan" -t 2 -o plan.json "$@" >out.txt 2>err.txt || fail "ckpt-plan $*: $(cat err.txt)"
@@ -40,14 +40,14 @@ five 0 >five.json
 five 1 >split.json
 units='--checkpoint [a-e]'
 
-# Patterns: a block, layers in blocks, some copies; what is kept wins inside, the innermost and then the last name.
+# Patterns: a block, layers in blocks, some copies. A kept layer wins inside a unit; the innermost name wins, then the last.
 recomputed "a.fc " --checkpoint a --checkpoint c --keep c five.json
 recomputed "h.0.ln1 h.0.qkv h.0.att h.0.proj h.0.drop1 h.0.add1 h.0.ln2 h.0.gelu " \
     --checkpoint 'h.0' --keep 'h.*.fc' "$gpt"
 expect 2 "ckpt-plan: --checkpoint 'h.*.mlp' matches no layer or block; close names: h.0.ln1, h.0.qkv, h.0.att" --checkpoint 'h.*.mlp' "$gpt"
 expect 2 "ckpt-plan: --keep 'heat' matches no layer or block; close names: head, h, h.0" --keep heat "$gpt"
 
-# Early stop: nothing of a unit runs again but what backward needs: a.act reads a.fc, and what it writes is kept.
+# Early stop: only what backward needs of a unit is recomputed: a.act reads a.fc, and its own output is kept.
 recomputed "a.fc b.fc c.fc d.fc e.fc " $units five.json
 # A group does not cross a partition's end: [a,b|c,d,e] gives {a b} {c d e}, in which the insides go too.
 recomputed "a.fc a.act b.fc c.fc c.act d.fc d.act e.fc " $units --strategy group_3 five.json
@@ -76,7 +76,7 @@ expect 2 "ckpt-plan: --policy 'cross_entropy=recompute' cannot be: loss/forward 
 expect 1 "ckpt-plan: note: no plan that does what is set is within the budget" --policy '*=save' -b 60% "$gpt"
 expect 0 "" -e 0 --policy '*=prefer-save' -b 60% "$gpt"
 
-# The planner does the rest: what is flagged does not fit, with more recomputed it does.
+# The planner does the rest: the flagged layers alone do not fit, with more recomputed the step does.
 expect 0 "" -e 0 --checkpoint 'h.[0-2]' -b 60% "$gpt"
 expect 2 "ckpt-plan: h.0.ln1 is to be offloaded, and no link is known: add --link RATE" --offload 'h.*' "$gpt"
 
@@ -97,7 +97,7 @@ expect 0 "" --ignore-flags away.json
 expect 0 "ckpt-plan: note: the model's checkpoint flags decide what they say; --ignore-flags plans freely" --link 20GB/s away.json
 grep -q '1 offloaded' out.txt || fail "the model's offload flag: $(cat out.txt)"
 
-# Recorded in the plan, and made again by --check.
+# The plan records them, and --check plans with them.
 "$plan" -t 2 -o kept.json --checkpoint 'h.*' --keep 'h.*.att' --policy gelu=recompute --strategy group_2 "$gpt" >out.txt 2>&1 || fail "plan: $(cat out.txt)"
 "$plan" --check kept.json >out.txt 2>&1 || fail "--check: $(cat out.txt)"
 for name in each contiguous group_N segments:N; do "$plan" --list-strategies | grep -q "^$name " || fail "$name is not listed"; done

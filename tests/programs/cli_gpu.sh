@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --device cuda:N from the outside. Everywhere: what is refused, with which line and code. Where a GPU is: the same
+# --device cuda:N from the command line. Everywhere: what is refused, with which line and code. With a GPU: the same
 # weights with every plan, recorded or not, and the memory that is reported.
 # on a GPU: 150 s, alone
 set -u
@@ -79,7 +79,7 @@ for type in float32 bfloat16; do
         done
     done
     refuse 3 "budget" "$train" "${as[@]}" --device cuda:0 --plan "$type.all.json" --budget 1MB "$model"
-    # The last step recorded and held against the profile: the same weights, and either records or a line why not.
+    # The last step recorded and compared with the profile: the same weights, and either records or a line why not.
     for how in "" --no-cupti; do
         # shellcheck disable=SC2086
         "$train" "${as[@]}" --device cuda:0 --plan "$type.part.json" --steps 5 --seed 4 --profile "$type.profile.json" --trace held.json \

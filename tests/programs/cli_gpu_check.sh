@@ -8,7 +8,7 @@ source_dir=$1 bin_dir=$2 work_dir=$3
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 rm -rf "$work_dir" && mkdir -p "$work_dir/fakes" && cd "$work_dir" || exit 1
 tree=$work_dir/tree prebuilt=$work_dir/tree/prebuilt
-# Whatever the machine has: no PyTorch, no GPU, no tools but those that are faked below.
+# On any machine: no PyTorch, no GPU, and no tools but those faked below.
 unset CKPT_BUILD CKPT_COMMIT CKPT_DEPS CKPT_TEST_DEVICE
 export CKPT_PYTHON=$work_dir/fakes/python CKPT_PROBE_SECONDS=1
 
@@ -95,7 +95,7 @@ if [ "${CKPT_TEST_ROUNDS:-}" != few ]; then # the other two calls take longest
     grep -q '^| attention_forward<float, 32> | (8, 1, 1) × (128, 1, 1) | 2 | 3.0 µs | 42.2 % | 11.5 % | 50.0 % | 64 |$' out/ncu.md || fail "$(cat out/ncu.md)"
     grep -q '^| nvjet_hsh_128x256 .* | 90.0 µs | – | 20.0 %' out/ncu.md || fail "$(cat out/ncu.md)"
     grep -q 'gpt2-124m-50304, float32' out/summary.md || fail "no table of the bench in the summary"
-    # PyTorch is a process of its own: one that dies takes nothing of ckpt's with it.
+    # PyTorch runs in its own process: if it dies, ckpt's results survive.
     mkdir -p fakes/site/torch
     echo 'raise RuntimeError("CUDA error: unspecified launch failure")' >fakes/site/torch/__init__.py
     PYTHONPATH=$work_dir/fakes/site check 0 --parts bench --dry-run
@@ -203,7 +203,7 @@ check 1 --parts tests --dry-run
 grep -q '^left out of logs.tar.gz: logs/tests/loud.log, 16000000 bytes$' out/summary.md || fail "not said what was left out"
 grep -q '^logs/tests/wrong.log$' logs.txt || fail "the other log was left out, too"
 
-# Killed in the middle: by a signal it can answer, and by one it cannot.
+# Killed in the middle: by a signal it can catch, and by one it cannot.
 for signal in TERM KILL; do
     rm -rf out "$tree/slow"
     tests "ok 10 together prebuilt/bin/ok" "slow 100 alone prebuilt/bin/slow"

@@ -57,7 +57,7 @@ graph gpt.json --plan plan.json -o plan.dot || fail "drawing a plan"
 grep -q 'label="recomputed: [1-9]' plan.dot || fail "no recomputed layer in the drawing of a sqrt plan"
 refuse 2 'the plan is of graph "byte-gpt"' batch.json --plan plan.json -o wrong.svg
 
-# What a plan runs again together stands in a frame; what that costs is the time of runs again, in all frames and boxes.
+# Ops that a plan recomputes together have a frame. The cost shown is the time of recomputations, in all frames and boxes.
 python3 - gpt.json plan.json plan.dot <<'EOF' || fail "the frames of the drawing are not the plan's runs again"
 import json, re, sys
 graph, plan, dot = json.load(open(sys.argv[1])), json.load(open(sys.argv[2])), open(sys.argv[3]).read()
@@ -140,7 +140,7 @@ refuse 2 "nowhere.json" nowhere.json
 refuse 2 "gif" mlp.json -o mlp.gif
 refuse 2 "two files" mlp.json mlp.json
 refuse 2 "threads" mlp.json --threads 0
-refuse 2 "found --fold 0" mlp.json --fold 0 -o mlp.svg
+refuse 2 "--fold takes a number from 1 to 1000000, found .0." mlp.json --fold 0 -o mlp.svg
 refuse 2 "for drawings" mlp.json --fold 20
 refuse 2 "json, dot, svg" mlp.json -f onnx
 refuse 2 "are for models" mlp.json --set batch=3

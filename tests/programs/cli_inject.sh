@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ckpt-profile -- COMMAND with a program that meets every end a process can meet, and does to itself what programs do:
+# ckpt-profile -- COMMAND with a program that ends in every way a process can end, and does to itself what programs do:
 # the same output and exit code as without injection, and in the trace just what it launched. There is no GPU in this: a
 # double of libcupti tells what the program "launched", and the program loads the library as the CUDA driver would.
 # Arguments: source folder, folder of the programs, work folder.
@@ -54,7 +54,7 @@ assert trace["machine"]["command"].startswith("ckpt-profile "), trace["machine"]
 PYTHON
 }
 
-# run MODE...: the program with and without injection: the same output and exit code ($code); what is told is in `said`
+# run MODE...: the program with and without injection: the same output and exit code ($code); the messages are in `said`
 run() {
     rm -f t.json t.*.json
     "$victim" "$@" 2> alone.err | cat > alone.out
@@ -205,7 +205,7 @@ echo "a line" | "$profile" -o t.json -- cat 2> said > out
 recorded ckpt-trace.json 6 2 1 0 0
 "$profile" -o - -- "$victim" init step 2> said > out || fail "$(cat said)"
 [ "$(head -n 1 out)" = "one step" ] && tail -n +2 out > t.json && recorded t.json 6 2 1 0 0
-# Nobody reads what is told any more.
+# Nobody reads the messages any more.
 rm -f t.json
 python3 - "$profile" "$victim" <<'PYTHON' || fail "standard error is closed"
 import os, subprocess, sys
@@ -234,7 +234,7 @@ env -u OMP_WAIT_POLICY GOMP_SPINCOUNT=2000 "$profile" -o u.json -- printenv GOMP
 [ "$(cat out)" = 2000 ] || fail "what the user set does not reach the command"
 nothing_left "the last commands"
 
-# A signal for ckpt-profile is one for the command; the trace is written all the same, and nothing stays behind.
+# ckpt-profile passes a signal on to the command. The trace is written all the same, and no file is left over.
 for signal in TERM HUP; do # the shell has background commands ignore INT
     rm -f victim-waits t.json
     "$profile" -o t.json -- "$victim" init train settle wait > out 2> said &

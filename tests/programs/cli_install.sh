@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # labels: cli; long under sanitizers
-# Installs into a folder of its own, moves that, and builds small users of the library: through find_package and through
+# Installs into a new folder, moves that, and builds small users of the library: through find_package and through
 # pkg-config. Injection finds its library before the move and after it. Arguments: source folder, folder of the programs,
 # work folder.
 set -euo pipefail
@@ -43,13 +43,13 @@ for asked in "0 ilp" "2 auto"; do
 done
 [ -z "$(plan 1 auto)$(plan 2 sqrt)" ] || { echo "says something: $(plan 1 auto)$(plan 2 sqrt)"; exit 1; }
 mv "$work/plugin" "$plugin"
-# What is installed to build against: one header, one library, how it is found.
+# Installed for building: one header, one library, and the files that find it.
 found=$(cd "$prefix" && find . -name '*.h' -o -name '*.a' -o -name 'libckpt.*' -o -name '*.cmake' -o -name '*.pc' | sed 's|.*/||' | LC_ALL=C sort |
     sed 's/ckptTargets-.*/ckptTargets-BUILD.cmake/' | tr '\n' ' ')
 [ "$found" = "ckpt.h ckpt.pc ckptConfig.cmake ckptConfigVersion.cmake ckptTargets-BUILD.cmake ckptTargets.cmake libckpt.so \
 libckpt.so.${version%%.*} libckpt.so.$version " ] || { echo "installed: $found"; exit 1; }
 
-# The examples, each against what is installed and nothing else.
+# The examples, each built against the installed files alone.
 cp "$source"/examples/plan.c "$source"/examples/plan.cpp "$source"/examples/plan.py "$work/user"
 cat >"$work/user/CMakeLists.txt" <<'C'
 cmake_minimum_required(VERSION 3.25)

@@ -20,7 +20,7 @@ checked=0
 for program in $programs; do
     "$bin/$program" --help >"$work/help"
     [ "$("$bin/$program" -h)" = "$(cat "$work/help")" ] || fail "$program: -h is not --help"
-    # The help of every option stands in its own column, whatever the option's argument.
+    # The help of every option begins in the same column, however long its argument.
     ! sed -n '/^options:/,/^$/p' "$work/help" | grep -v '^  .\{28\} [^ ]\|^  \(-.,\|   \) --[^ ]* [^ ]*$\|^ \{31\}[^ ]\|^options:$\|^$' ||
         fail "$program: help overruns its column"
     [ "$(wc -L <"$work/help")" -le 120 ] || fail "$program: $(wc -L <"$work/help") columns of help"
@@ -61,7 +61,7 @@ for program in $programs; do
 done
 [ $checked -ge 40 ] || fail "only $checked options"
 
-# bash WORD...: what it offers for the last word
+# bash WORD...: completions of the last word
 offers() {
     bash -c 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); compopt() { :; }
         _ckpt_view ckpt-view; echo "${COMPREPLY[*]}"' - "$work/ckpt-view.bash" "$@"

@@ -52,7 +52,7 @@ grep -q '^a b,0,9000000000000000000,4,' out.csv || fail "odd.csv: $(cat out.csv)
 printf 'id,lower,upper,size\n' >none.csv
 packs none.csv 0
 
-# Less room than what is live: the answer is no, and the best packing comes out all the same.
+# Less room than the live set: exit code 1, and the best packing is written all the same.
 printf 'id,lower,upper,size\na,0,2,3\nb,0,2,2\n' >two.csv
 "$plan" --pack two.csv --capacity 4 >out.csv 2>err.txt
 [ $? -eq 1 ] || fail "5 bytes in 4: exit $?"

@@ -25,7 +25,7 @@ alone() {
     "$train" --plan "$name.json" "${run[@]}" --log "$name.csv" --save "$name.state" "$model" > "$name.txt" || fail "$name"
 }
 
-# staged WANTED STAGES NAME MODEL plan options...: on so many ranks, and held against one
+# staged WANTED STAGES NAME MODEL plan options...: on that many ranks, compared with one
 staged() {
     local wanted=$1 stages=$2 name=$3 model=$4
     shift 4
@@ -64,7 +64,7 @@ staged together 2 together2 together-model.json -m 4 --strategy keep-all
 alone apart apart-model.json -m 4 --tied apart
 staged apart 4 apart4 apart-model.json -m 4 --strategy keep-all
 
-# Every rank measures the peak that its stage's plan says, and has a trace of its own.
+# Every rank measures the peak of its stage's plan, and writes its own trace.
 on 2 "$train" --plan two4.json "${run[@]}" --json --trace t.json "$resnet" > two4.result.json || fail "--json: $(cat ranks.all)"
 python3 - two4.result.json two4.stage-0.json two4.stage-1.json t.stage-0.json t.stage-1.json << 'PYTHON' || fail "--json or --trace of stages"
 import json, sys

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ckpt-plan from the outside: answers, exit codes, one line per complaint, budgets as people write them.
+# ckpt-plan's command line: results, exit codes, one line per error, budgets as people write them.
 set -u
 source_dir=$1 bin=$2 work=$3
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
@@ -81,7 +81,7 @@ expect 0 '' --ignore-flags flagged.json
 says '0 recomputed'
 expect 2 'wanted one of' --ignore-flags --strategy flags flagged.json
 expect 2 'no "checkpoint" flags' --strategy flags "$model"
-# What is flagged false never runs again, in a plan of the same graph; its bound is for such schedules only.
+# A layer flagged false is never recomputed, in a plan of the same graph; the bound is for such schedules only.
 expect 0 '' -e 0 --budget 95% -o free.json "$model"
 grep -q '"recompute"' free.json || fail "nothing is recomputed at 95 %"
 sed 's/"name": "conv1"/"name": "conv1", "checkpoint": false/' "$model" >kept.json
@@ -92,7 +92,7 @@ expect 0 'flags decide what they say' -e 0 --budget 95% -o kept-plan.json kept.j
 says 'fits'; says 'no schedule'
 [ "$(grep -o '"sha256": "[^"]*"' free.json)" = "$(grep -o '"sha256": "[^"]*"' kept-plan.json)" ] || fail "flags change the graph"
 expect 0 'flags decide what they say' -e 0 --budget 95% --start kept-plan.json kept.json
-# A unit that must run again: that nothing else is as fast is proved for schedules that do so, not for all.
+# A unit that must be recomputed: the bound is for schedules that recompute it, not for all.
 sed 's/"name": "pool"/"name": "pool", "checkpoint": true/' "$model" >again.json
 expect 0 'flags decide what they say' -e 0 --budget 95% again.json
 says 'fits'; says 'no schedule of scope flagged within the budget is faster'
@@ -142,7 +142,7 @@ expect 2 'h200 is of a GPU' --device h200 -t 2 "$model"
 expect 2 'found dtype "half", wanted float32 or bfloat16' --dtype half "$model"
 expect 2 'for models' --dtype bfloat16 tiny.json
 
-# --reserve: the plan is made for what is left of the budget.
+# --reserve: the plan is made for the rest of the budget.
 expect 0 '' --budget 2140 --reserve 100 -o reserved.json tiny.json
 says '(2040 bytes)'; says 'reserve  *100 B'
 grep -q '"budget_bytes": 2040' reserved.json && grep -q '"reserve_bytes": 100' reserved.json || fail "$(head -6 reserved.json)"

@@ -44,7 +44,7 @@ number() { grep -o "\"$1\": [0-9]*" out.txt | head -1 | grep -o '[0-9]*$'; }
     echo '] }'
 } >six.json
 
-# The list says what is a baseline; every baseline plans.
+# The list marks the baselines; every baseline makes a plan.
 expect 0 '' --list-strategies
 says '^auto  *planner'
 for name in each-block greedy knapsack dtr; do says "^$name  *baseline"; done
@@ -124,7 +124,7 @@ says '^keep-all .* needs  *1.70 kB'
 expect 0 '' --compare-strategies --json --budget 1500 six.json
 says '"strategy": "dtr"'
 
-# The largest batch: what is named fits, one more does not, and the plan that is written is for it.
+# The largest batch: it fits, one more does not, and the plan written is for it.
 expect 0 '' --maximize batch --budget 40MB --max-overhead 20% -o largest.json --json "$model"
 batch=$(sed -n 's/.*"value": \([0-9]*\), "complete".*/\1/p' out.txt | head -1)
 "$plan" -e 0 --budget 40MB --set batch="$batch" "$model" >out.txt || fail "the largest batch $batch does not fit"

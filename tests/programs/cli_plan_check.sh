@@ -191,7 +191,7 @@ says 'as planned'
 check 0 --check largest.json
 says 'made with --maximize'
 
-# A budget that nothing meets stays one.
+# A budget that no plan met is still infeasible.
 "$plan" -e 0 --budget 30MB -t 2 -o none.json model.json >/dev/null
 check 1 --check none.json
 says '^none.json: does not fit'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Hostile graphs and models through ckpt-plan: plan_fuzz.py says what is promised.
+# Hostile graphs and models through ckpt-plan; plan_fuzz.py lists the promises.
 set -u
 source_dir=$1 bin=$2 work=$3
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1

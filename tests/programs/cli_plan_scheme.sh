@@ -1,5 +1,5 @@
 #!/bin/bash
-# Steps over several micro-batches, replicas and pipeline stages, from the outside: what is planned, drawn and recorded,
+# Steps over several micro-batches, replicas and pipeline stages: what the programs plan, draw and record,
 # replayed by tests/programs/replay_plan.py, and what cannot be.
 set -u
 source_dir=$1 bin=$2 work=$3
@@ -47,7 +47,7 @@ model ', "stage": 0' "" "" ', "stage": 1' "" >given.json
 model ', "stage": 0' "" ', "stage": 1' "" "" >split.json
 t='-t 2'
 
-# ---- micro-batches: the graph that ckpt-graph writes is the one that is planned; --check makes the plan again.
+# ---- micro-batches: ckpt-graph writes the graph that ckpt-plan plans; --check makes the same plan.
 expect 0 '' ckpt-plan $t -m 3 -b 85% -o micro.json four.json
 says 'scheme  *3 micro-batches'; says 'in 3 micro-batches'
 expect 0 '' ckpt-graph $t -m 3 -o micro-graph.json four.json
@@ -63,7 +63,7 @@ expect 0 '' ckpt-plan $t -m 1 --replicas 1 --pipeline-stages 1 --gradients stati
 diff <(grep -v '"seconds"\|solver' plain.json) <(grep -v '"seconds"\|solver' same.json) >/dev/null || fail "a plain scheme makes another plan"
 grep -q '"scheme"' plain.json && fail "a plain scheme is written"
 
-# What is set for a layer is set in all its micro-batches; a unit and a group are of one.
+# A choice for a layer holds in all its micro-batches; a unit or a group is within one.
 expect 0 '' ckpt-plan $t -m 2 --checkpoint 'h.[01]' -o set.json four.json
 [ "$(recomputed set.json)" = "h.0.fc@0 h.1.fc@0 h.0.fc@1 h.1.fc@1 " ] || fail "units: $(recomputed set.json)"
 replay <("$graph" $t -m 2 four.json) set.json
@@ -74,7 +74,7 @@ expect 0 '' ckpt-plan $t -m 2 --policy 'gelu=recompute' -o set.json four.json
 expect 0 '' ckpt-plan $t -m 2 --link 10GB/s --offload 'h.0.act' -o set.json four.json
 [ "$(grep -c '"offload": "h.0.act@[01]"' set.json)" -eq 2 ] || fail "offload in each micro-batch: $(grep offload set.json)"
 expect 2 "matches no layer or block; close names: h.0.fc" ckpt-plan $t -m 2 --checkpoint 'h.0.fc@1' four.json
-# One row for a layer, whatever the number of micro-batches.
+# One row for a layer, with any number of micro-batches.
 expect 0 '' ckpt-plan $t -m 3 -b 85% --explain four.json
 says 'of 3 micro-batches together'
 [ "$(grep -c '^h.0.fc  ' out.txt)" -eq 1 ] || fail "rows of --explain: $(cat out.txt)"
@@ -146,14 +146,14 @@ says '0  h.0.fc .. h.1.act'; says '1  h.2.fc .. loss'
 expect 0 'warning: h.1 is split over pipeline partitions (0 and 1): it is not checkpointed' ckpt-plan $t --pipeline-stages 2 --checkpoint 'h.?' -o split-plan.json split.json
 [ "$(recomputed split-plan.stage-0.json)" = "h.0.fc " ] || fail "h.1 is split, stage 0 runs again $(recomputed split-plan.stage-0.json)"
 [ "$(recomputed split-plan.stage-1.json)" = "h.2.fc h.3.fc " ] || fail "h.1 is split, stage 1 runs again $(recomputed split-plan.stage-1.json)"
-# What is set lies in one stage; the other is planned freely. A group ends where a partition ends.
+# The layers set are all in one stage; the other is planned freely. A group ends where a partition ends.
 expect 0 '' ckpt-plan $t --pipeline-stages 2 --checkpoint 'h.0' -o one.json given.json
 [ "$(recomputed one.stage-0.json)$(recomputed one.stage-1.json)" = "h.0.fc " ] || fail "one unit: $(recomputed one.stage-0.json)"
 model ', "stage": 0' "" "" "" ', "stage": 1' >three.json
 expect 0 '' ckpt-plan $t -m 2 --pipeline-stages 2 --checkpoint 'h.?' --strategy group_2 -o group.json three.json
 [ "$(recomputed group.stage-0.json)" = "h.0.fc@0 h.0.act@0 h.1.fc@0 h.2.fc@0 h.0.fc@1 h.0.act@1 h.1.fc@1 h.2.fc@1 " ] || fail "group_2, stage 0: $(recomputed group.stage-0.json)"
 [ "$(recomputed group.stage-1.json)" = "h.3.fc@0 h.3.fc@1 " ] || fail "group_2, stage 1: $(recomputed group.stage-1.json)"
-# A stage that is one unit saves nothing by it, which is said of that stage.
+# A stage that is one unit saves nothing by it; the warning names that stage.
 expect 0 'warning: stage 0: recomputing what is set saves nothing: the peak stays at' ckpt-plan $t --pipeline-stages 2 --checkpoint 'h.?' --strategy group_3 given.json
 
 # ---- marks on a drawing, and micro-batches that are alike drawn once

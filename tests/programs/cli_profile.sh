@@ -52,7 +52,7 @@ refuse 2 "a file is imported: --device is for layers" "$profile" --device cpu --
 refuse 2 "times belongs to --import" "$profile" --times x.json "$model"
 refuse 2 "no-such.json" "$profile" --import no-such.json
 
-# What is imported is by the kind of the file, and goes on into the programs that read it.
+# The kind of the file decides how it is imported; other programs read the result.
 imports=$source_dir/tests/imports
 import() { "$profile" --import "$@" 2> said.txt || fail "--import $*: $(cat said.txt)"; }
 import "$imports/snapshot_training.pickle" -o snapshot.json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Data-parallel ranks from the outside: one training, whatever the plans, the buckets and where optimizer state is; the
+# Data-parallel ranks from the command line: the same training with all plans, buckets and places of optimizer state; the
 # losses of one rank that takes the same batches one after the other; states that go over to another number of ranks.
 set -u
 export OMP_WAIT_POLICY=passive
@@ -46,7 +46,7 @@ ranks() { # COUNT NAME MODEL plan options...: planned and trained
         > "$name.txt" || fail "$name: $(cat ranks.all)"
 }
 
-# One training, whatever is planned: recomputed, fused, sharded, overlapped, in large and small buckets.
+# The same training with every plan: recomputed, fused, sharded, overlapped, in large and small buckets.
 ranks 2 two "$fork" --replicas 2 --strategy keep-all
 variant=0
 while read -r options; do

@@ -18,7 +18,7 @@ for model in "$source"/models/*.json; do
             number=$((number + 1))
             [ "${CKPT_TEST_ROUNDS:-all}" != few ] || [ $(((number + 1) / 2 % 2)) -eq $((number % 2)) ] || continue
             tried=$((tried + 1))
-            # 1: no plan fits, which is an answer
+            # 1: no plan fits, a valid result
             "$bin/ckpt-plan" -e 0 -s "$strategy" -b "$budget" "$work/$name.json" -o "$work/plan.$number.json" \
                 >/dev/null 2>&1 || { [ $? -eq 1 ] && rm -f "$work/plan.$number.json" && continue; exit 1; }
         done

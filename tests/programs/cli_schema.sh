@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Validates the project's files, and files the programs have just made, against schema/.
+# Validates the project's files, and files that the programs just made, against schema/.
 # Arguments: source folder, folder of the programs, work folder.
 set -euo pipefail
 source=$1 bin=$2 work=$3

@@ -83,7 +83,7 @@ steps=$((stopped + 3))
 "$train" "${small[@]}" --plan part.json --data text:text.txt --steps $steps --seed 4 "$model" > long.txt || fail "$steps steps"
 [ "$(grep sha256 long.txt)" = "$(grep sha256 rest.txt)" ] || fail "after an interrupt: other weights"
 
-# The digest of the weights, found again from a state: all weights, then Adam's two moments of as many bytes.
+# The digest of the weights, computed from a state: all weights, then Adam's two moments of as many bytes.
 large=(--set batch=1 --set tokens=8 --set hidden=192 --set blocks=3 --set heads=2)
 "$plan" "${large[@]}" --threads 2 --strategy keep-all -o large.json "$model" > /dev/null || fail "plan, larger"
 "$train" "${large[@]}" --plan large.json --steps 2 --save large.state "$model" > large.txt || fail "larger"
@@ -109,7 +109,7 @@ grep -q '"weights_sha256": "[0-9a-f]\{64\}"' result.json || fail "--json: $(cat 
 [ "$(wc -l < result.json)" -eq 1 ] || fail "--json: more than one line"
 "$train" "${small[@]}" --plan part.json --steps 0 "$model" > zero.txt || fail "--steps 0"
 
-# Against a profile: a table under the result, or in it; the same weights as without one.
+# Compared with a profile: a table below the result, or in its JSON; the same weights as without one.
 "$bin_dir/ckpt-profile" "${small[@]}" --repeats 3 --seconds 0.02 -o profile.json "$model" 2> /dev/null || fail "profile"
 "$train" "${small[@]}" --plan part.json --data text:text.txt --steps 6 --seed 4 --profile profile.json "$model" > held.txt 2> held.err ||
     fail "--profile: $(cat held.err)"

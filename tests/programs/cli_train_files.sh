@@ -15,7 +15,7 @@ for i in $(seq 200); do echo "line $i of a text that tells $((i * i)) things"; d
 "$plan" "${small[@]}" --threads 2 --budget 75% -o part.json "$model" > /dev/null || fail "plan"
 run=("$train" "${small[@]}" --plan part.json --data text:text.txt)
 
-# A killed run left rows after its last state: the log goes on from the state's row. The log of another run stays.
+# A killed run left rows after its last state: the log continues from the state's row. The log of another run is untouched.
 "${run[@]}" --steps 6 --seed 4 --log all.csv "$model" > /dev/null || fail "6 steps"
 "${run[@]}" --steps 3 --seed 4 --save half.state "$model" > /dev/null || fail "3 steps"
 cp all.csv killed.csv
@@ -72,7 +72,7 @@ with open("crooked.json", "w") as crooked:
 PYTHON
 refuse 2 "multiple of 64" "$train" "${small[@]}" --plan crooked.json "$model"
 
-# Where a state cannot be written is found before the training; a pipe and a link stay what they are.
+# A state that cannot be written is an error before the training; a pipe and a link are kept.
 refuse 2 "no/such/folder" "${run[@]}" --save no/such/folder/x "$model"
 refuse 2 "needs a file" "${run[@]}" --save - "$model"
 refuse 2 "needs a file" "${run[@]}" --log - "$model"
@@ -123,7 +123,7 @@ code=$?
 [ "$(wc -l < short.err)" -eq 1 ] || fail "data cut short: $(cat short.err)"
 grep -q "short.txt.*shorter" short.err || fail "data cut short: $(cat short.err)"
 
-# Interrupted before the first step, while it waits for its plan: an older state of that name stays.
+# Interrupted before the first step, while it waits for its plan: an older state of that name is kept.
 cp half.state kept.state
 mkfifo plan.pipe
 "$train" "${small[@]}" --plan plan.pipe --data text:text.txt --save kept.state "$model" > early.txt 2> early.err &

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # labels: cli; long under sanitizers
 # What the build finds in NVIDIA's wheels (cmake/ckpt_wheels.cmake): folders as wheels of CUDA 13 and 12 make them, in
-# front of whatever wheels this machine's Python has. Headers and libraries are empty files.
+# front of any wheels of this machine's Python. Headers and libraries are empty files.
 set -u
 source_dir=$1 work_dir=$3
 fail() { echo "FAILED: $*" >&2 && exit 1; }

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* The loss log of a resumed run is that of the uninterrupted one, whatever a killed run left; others are left alone. */
+/* The loss log of a resumed run equals that of the uninterrupted one, also after a killed run; other logs are untouched. */
 #include "tests/support/support_test.h"
 
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void a_new_log_replaces_an_old_one(void **state)
     ckpt_loss_log_add(&log, 2, 0.1f);
     CHECK_OK(ckpt_loss_log_close(&log, &err), err);
     check_holds(HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n");
-    CHECK_OK(ckpt_loss_log_close(&log, &err), err); /* again is fine */
+    CHECK_OK(ckpt_loss_log_close(&log, &err), err); /* a second close is allowed */
 }
 
 static void rows_of_a_killed_run_are_written_again(void **state)
@@ -78,7 +78,7 @@ static void rows_of_a_killed_run_are_written_again(void **state)
     put(HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n");
     CHECK_OK(go_on(2, 0.1f, &err), err);
     check_holds(wanted);
-    unlink(file); /* going on without the log of before begins one */
+    unlink(file); /* a resumed run without its old log starts a new one */
     CHECK_OK(go_on(2, 0.1f, &err), err);
     check_holds(HEADER LATER);
     put(HEADER); /* stopped before the first step */

@@ -11,7 +11,7 @@
 
 static char *own_path;
 
-/* Run this program again as "--child word", with what `prepare` leaves in the environment; gives its exit code. */
+/* Runs this program as "--child word" in the environment that `prepare` leaves; returns its exit code. */
 static int run_child(void (*prepare)(void))
 {
     const pid_t child = fork();

@@ -94,6 +94,20 @@ static void test_bad_sizes_are_refused(void **state)
     assert_int_equal(ckpt_bytes_parse("101%", INT64_MAX, &bytes, &err), CKPT_OVERFLOW);
 }
 
+static void test_whole_numbers_stay_within_their_limits(void **state)
+{
+    static const char *const bad[] = {"", " ", "x", "1x", "1 ", "1.0", "0", "11", "-1", "99999999999999999999"};
+    int number = 7;
+    int64_t large = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK(!ckpt_int_parse(bad[i], 1, 10, &number) && number == 7, "\"%s\" gives %d", bad[i], number);
+    }
+    assert_true(ckpt_int_parse("10", 1, 10, &number) && number == 10);
+    assert_true(ckpt_int_parse("-3", -3, -3, &number) && number == -3);
+    assert_true(ckpt_int64_parse("9223372036854775807", 0, INT64_MAX, &large) && large == INT64_MAX);
+    assert_false(ckpt_int64_parse("9223372036854775808", 0, INT64_MAX, &large));
+}
+
 static void test_rates(void **state)
 {
     ckpt_err err = {0};
@@ -294,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_are_understood),
         cmocka_unit_test(test_bad_sizes_are_refused),
+        cmocka_unit_test(test_whole_numbers_stay_within_their_limits),
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_times_and_percentages),
         cmocka_unit_test(test_links),
