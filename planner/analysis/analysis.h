@@ -1,6 +1,6 @@
-/* Answers beyond one plan: the whole curve of time over budget, the largest model that fits, what a plan does to each
- * layer, how the strategies compare. They only call ckpt_plan_make. Each comes as data first, then as text for people
- * (..._text) or for scripts (..._json, ..._csv). */
+/* What is computed from many plans: the curve of time over budget, the largest model that fits, what a plan does to
+ * each layer, a comparison of the strategies. Knows ckpt_plan_make, no strategy by name. Each result comes as data
+ * first, then as text for people (..._text) or for scripts (..._json, ..._csv). */
 #ifndef CKPT_PLANNER_ANALYSIS_ANALYSIS_H
 #define CKPT_PLANNER_ANALYSIS_ANALYSIS_H
 
@@ -26,17 +26,18 @@ void ckpt_keep_all_member(const ckpt_plan *plan, ckpt_json_writer *w);
 /* ---- the whole curve ---- */
 
 typedef struct ckpt_sweep {
-    ckpt_plan *const *plan; /* rising budgets; all fit, and none is slower than one before it. With one budget below
-                             * the least there is one plan, which does not fit */
+    /* Rising budgets; all fit, and none is slower than one before it. With one budget, below the minimum, there is one
+     * plan, which does not fit. */
+    ckpt_plan *const *plan;
     int count;
     bool stopped; /* ended early: points are missing */
 } ckpt_sweep;
 
-/* Plans for `points` >= 1 budgets, evenly from the least that this planner can meet to options->budget_bytes, or to
- * keep-all's peak when that is 0 (one point: only the upper end). Each plan is a start of the next, and is kept where
- * the next comes out slower; a bound also holds for all smaller budgets.
+/* Plans for `points` >= 1 budgets, evenly from this planner's minimum budget to options->budget_bytes, or to keep-all's
+ * peak when that is 0 (one point: only the upper end). Each plan is a start for the next, and is kept where the next is
+ * slower. A bound also holds for all smaller budgets.
  *
- *   report   called with options->context and how many plans there are, after each; NULL: nobody
+ *   report   called with options->context and the number of plans after each plan; NULL: not called
  *
  * Errors: as ckpt_plan_make. Cost: points + 1 plans. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int points,
@@ -44,13 +45,13 @@ CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *str
                                         void (*report)(void *context, int done, int points), ckpt_arena *out,
                                         ckpt_sweep *sweep, ckpt_err *err);
 
-/* The figures of a sweep, without baselines. Its texts are the plans'. Errors: CKPT_NO_MEMORY. */
+/* The figures of a sweep, without baselines. The curve's strings belong to the plans. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve *curve, ckpt_err *err);
 
-/* What each baseline of the strategies does on the same graph, at the minimum budget it can meet and at those of the
- * curve above that (one that does not look at the budget: at the least alone); one that meets none of them is left out.
- * Ended early, by `options`, the curve is no longer complete. Errors: as ckpt_plan_make. Cost: about as many plans as
- * the curve has points, for each baseline. */
+/* What each baseline does on the same graph, at its minimum budget and at the budgets of the curve above that (a
+ * strategy that does not read the budget: at its minimum alone). A baseline that meets none of them is left out. When
+ * `options` end it early, the curve is incomplete. Errors: as ckpt_plan_make. Cost: about as many plans as the curve
+ * has points, for each baseline. */
 CKPT_MUST_USE ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph,
                                              const ckpt_plan_options *options,
                                              void (*report)(void *context, int done, int count), ckpt_arena *out,
@@ -75,7 +76,7 @@ typedef struct ckpt_probe {
     bool fits, accepted; /* there is a plan; it also keeps to max_overhead */
     bool quick;          /* little effort was enough to know that: the times can be better */
     ckpt_bytes peak_bytes;
-    ckpt_bytes min_budget_bytes; /* it does not fit: what it needs; 0: the static block alone is too large */
+    ckpt_bytes min_budget_bytes; /* it does not fit: its minimum budget; 0: the static block alone is too large */
     ckpt_ns time_ns, keep_all_time_ns;
 } ckpt_probe;
 
@@ -87,15 +88,15 @@ typedef struct ckpt_maximum {
     ckpt_probe probe[CKPT_PROBES_MAX]; /* in the order they were made */
     int probe_count;
     bool found, unbounded, stopped; /* unbounded: every value there is was accepted */
-    int64_t value;                  /* the answer; for throughput the one with most `value` per time */
+    int64_t value;                  /* the result; for throughput the one with most `value` per time */
     const ckpt_graph *graph;        /* its graph and its plan */
     ckpt_plan *plan;
 } ckpt_maximum;
 
 /* The largest value whose plan fits options->budget_bytes > 0 and takes at most 1 + max_overhead times what keep-all
- * takes at that value (max_overhead < 0: no such limit). Doubling, then bisection: the answer and the next value that
- * exists above it are both planned. `throughput`: of the values up to that one, the one with most value per time among
- * those probed, to within 1/64. Errors: as ckpt_plan_make and family->graph. Cost: about 2 log2(value) plans. */
+ * takes at that value (max_overhead < 0: no such limit). Doubling, then bisection: both the result and the next
+ * existing value above it are planned. `throughput`: of the values up to that one, the one with most value per time
+ * among those probed, to within 1/64. Errors: as ckpt_plan_make and family->graph. Cost: about 2 log2(value) plans. */
 CKPT_MUST_USE ckpt_code ckpt_maximize(const ckpt_family *family, bool throughput, double max_overhead,
                                       const char *strategy, const ckpt_plan_options *options, ckpt_arena *out,
                                       ckpt_maximum *maximum, ckpt_err *err);

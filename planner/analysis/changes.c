@@ -27,7 +27,7 @@ static void add_change(comparer *c, ckpt_change_kind kind, const char *name, int
     c->graph[c->changes->graph_count++] = (ckpt_graph_change){kind, c->what, name, was, now};
 }
 
-/* Came, went, or is another: of ops the value is a time, of layers a decision, else bytes. */
+/* One difference. `was` and `now`: the time of an op, the decision of a layer, else bytes. */
 static void see_op(comparer *c, const named *was, const named *now)
 {
     if (was == NULL || now == NULL) {
@@ -125,7 +125,7 @@ static int by_difference(const void *a, const void *b)
                                 : strcmp(x->name, y->name);
 }
 
-/* As it would stand in a file, without what may differ. */
+/* The plan as its file says it, without seconds, source of times and options. */
 static ckpt_code write_plain(const ckpt_plan *plan, bool outline, ckpt_text *text, ckpt_err *err)
 {
     ckpt_plan plain = *plan;

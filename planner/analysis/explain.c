@@ -60,7 +60,7 @@ static ckpt_code find_rows(const ckpt_graph *graph, ckpt_arena *out, int *row_of
     return CKPT_OK;
 }
 
-/* Where things are after a step. */
+/* Where the buffers are after a step. */
 typedef struct whereabouts {
     const ckpt_graph *graph;
     bool *memory, *host, *counted; /* per buffer; `counted`: as kept or as dropped */
@@ -85,15 +85,15 @@ static void follow(whereabouts *w, const ckpt_step *step)
     }
 }
 
-/* Of an op its micro-batch; 0 without any, and of what belongs to none. */
+/* The op's micro-batch; 0 where the graph has none or the op belongs to none. */
 static int batch_of(const whereabouts *w, int op)
 {
     const int batch = w->batches > 0 ? ckpt_batch_of(w->graph->op[op].layer, NULL) : 0;
     return batch > 0 && batch < w->batches ? batch : 0;
 }
 
-/* Per micro-batch the last step before anything of its backward: the first run of the last op of its forward section,
- * and the frees and copies that come with it. */
+/* Per micro-batch the last step before its backward: the first run of the last op of its forward section, with the
+ * frees and copies that follow. */
 static void find_boundaries(const ckpt_plan *plan, const whereabouts *w, int *last, int *boundary)
 {
     const ckpt_graph *const graph = w->graph;
@@ -120,7 +120,7 @@ static void find_boundaries(const ckpt_plan *plan, const whereabouts *w, int *la
     }
 }
 
-/* At the boundary of a micro-batch: what is there need not be kept instead. */
+/* At the boundary of a micro-batch: counts what is in memory as kept. */
 static void add_kept(whereabouts *w, int batch, const int *row_of, ckpt_layer_report *rows)
 {
     for (int b = 0; b < w->graph->buffer_count; b++) {
@@ -241,7 +241,8 @@ static void add_cell(ckpt_text *text, bool shown, int64_t amount, const char *(*
     }
 }
 
-/* What is not recomputed and left nothing behind: backward needs nothing of it, or another buffer holds it. */
+/* Of a layer that is not recomputed and left nothing behind: backward needs nothing of it, or another buffer holds
+ * it. */
 static const char *decision_text(const ckpt_layer_report *row)
 {
     return row->decision == CKPT_KEEP && row->kept_bytes == 0 ? "-" : ckpt_decision_name(row->decision);

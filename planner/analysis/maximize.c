@@ -1,9 +1,8 @@
-/* The largest value of a model's variable that a budget allows, by planning at one value after another.
- *
- * Whether a value fits need not be monotone: sizes are rounded, values may not exist (heads that do not divide), plans
- * are not optimal. So the answer is a value that was planned and the next above it that exists is one that was refused;
- * between them lies no claim about all the others. A plan for a smaller value is a start for the next larger one,
- * where the ops are the same. */
+/* The largest value of a model's variable that a budget allows. Plans are made at one value after another. A larger
+ * value may fit where a smaller one does not: sizes are rounded, some values do not exist (heads that do not divide),
+ * plans are not optimal. So the search ends with a value that was planned, and the next value above it was refused. It
+ * claims nothing about values that it did not try. Each plan is a start for the next larger value where the ops are the
+ * same. */
 #include <string.h>
 
 #include "planner/analysis/analysis.h"
@@ -46,7 +45,7 @@ static const ckpt_probe *find_probe(const ckpt_maximum *maximum, int64_t value)
     return NULL;
 }
 
-/* Whether the plan of an accepted probe is the answer so far. */
+/* Is this accepted probe the best so far? */
 static bool is_better(const ckpt_maximum *maximum, const ckpt_probe *probe)
 {
     if (!maximum->found) {
@@ -79,7 +78,7 @@ static bool is_accepted(const maximizer *m, const ckpt_plan *plan)
            (m->max_overhead < 0 || ckpt_excess(plan->time_ns, plan->keep_all_time_ns) <= m->max_overhead);
 }
 
-/* Proved: no effort makes this value an accepted one. */
+/* Proved: more effort cannot make this value an accepted one. */
 static bool is_refuted(const maximizer *m, const ckpt_plan *plan)
 {
     if (plan->verdict != CKPT_FITS) {
@@ -89,7 +88,7 @@ static bool is_refuted(const maximizer *m, const ckpt_plan *plan)
            ckpt_excess(plan->bound_ns, plan->keep_all_time_ns) > m->max_overhead;
 }
 
-/* With little effort first: what is accepted then need not be looked at longer, nor what is proved to be refused. */
+/* Low effort first. A value that is accepted at low effort, or proved to be refused, is not planned at full effort. */
 static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *probe, ckpt_plan **plan, ckpt_err *err)
 {
     const ckpt_plan *const start = m->maximum->found && same_shape(graph, m->maximum->graph) ? m->maximum->plan : NULL;
@@ -114,8 +113,8 @@ static ckpt_code plan_probe(maximizer *m, const ckpt_graph *graph, ckpt_probe *p
     return CKPT_OK;
 }
 
-/* Plan at `value`, once. The memory of a plan that is not the answer so far is given back. `made` NULL: the model has
- * no such value (`exists` false), it ended early, or there have been too many. */
+/* Plan at `value`, at most once. The memory of a plan that is not the best so far is given back. `made` is NULL when
+ * the model has no such value (`exists` false), planning ended early, or there have been too many probes. */
 static ckpt_code probe_at(maximizer *m, int64_t value, const ckpt_probe **made, bool *exists, ckpt_err *err)
 {
     ckpt_maximum *const maximum = m->maximum;
@@ -220,7 +219,7 @@ static ckpt_code find_largest(maximizer *m, ckpt_err *err)
     return low > 0 && high > 0 ? bisect(m, low, high, err) : CKPT_OK;
 }
 
-/* The answer deserves the whole effort. */
+/* The result gets the full effort. */
 static ckpt_code finish_quick(maximizer *m, ckpt_err *err)
 {
     ckpt_maximum *const maximum = m->maximum;

@@ -14,7 +14,7 @@ bool ckpt_review_is_good(const ckpt_review *r)
     return r->fits && (r->changes.same || (r->unrepeatable != NULL && !r->changes.other_graph));
 }
 
-/* Of a text from a file `most` bytes, and no control characters for the terminal. */
+/* The first `most` bytes of a text from a file, without control characters, for the terminal. */
 static void add_clean(ckpt_text *text, const char *string, size_t most)
 {
     for (size_t i = 0; string[i] != '\0' && i < most; i++) {
@@ -48,7 +48,7 @@ static void add_changes(const ckpt_graph_change *change, int count, ckpt_text *t
     ckpt_text_add(text, ")");
 }
 
-/* How many from here on are of the same kind of the same thing. */
+/* How many entries from here on have the same kind and name the same thing. */
 static int group_of(const ckpt_plan_changes *changes, int from)
 {
     const ckpt_graph_change *const first = &changes->graph[from];

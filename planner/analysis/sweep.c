@@ -1,5 +1,5 @@
-/* The curve of time over budget. A larger budget never gives a slower plan: that is made sure of here, whatever the
- * planner comes to, because the plan for a smaller budget is also one for a larger. */
+/* The curve of time over budget. A plan for a smaller budget also fits a larger one, so this file keeps it where the
+ * planner's plan for the larger budget is slower. */
 #include <string.h>
 
 #include "planner/analysis/analysis.h"
@@ -7,7 +7,7 @@
 
 enum { MIN_BUDGET_ROUNDS = 8 };
 
-/* Backwards: what is freed is a copy's only when the next thing that happens to the buffer is a fetch. */
+/* Walks the steps backwards: a free belongs to a copy only when the next step with that buffer is a fetch. */
 ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
                               ckpt_candidate *candidate, ckpt_err *err)
 {
@@ -50,8 +50,8 @@ static ckpt_code make(sweeper *s, ckpt_bytes budget, ckpt_plan **plan, ckpt_err 
     return ckpt_plan_make(s->graph, s->strategy, &s->options, s->out, plan, err);
 }
 
-/* The plan under the lowest budget. What the planner names as the lowest is planned at; should it name a larger one
- * then, that one is. */
+/* The plan at the minimum budget. When planning at the minimum that the planner reports gives a higher minimum, that
+ * one is planned. */
 static ckpt_code find_min_budget(sweeper *s, ckpt_plan **plan, ckpt_err *err)
 {
     CKPT_TRY(make(s, 1, plan, err));
@@ -61,7 +61,7 @@ static ckpt_code find_min_budget(sweeper *s, ckpt_plan **plan, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* `plan`, made for a larger budget than `before` was, came out slower: what was done before, with what is now known. */
+/* `plan` is for a larger budget than `before`, but slower: take the steps of `before` with the bound of `plan`. */
 static void keep_before(const ckpt_plan *before, ckpt_plan *plan)
 {
     const ckpt_plan made = *plan;
@@ -74,14 +74,14 @@ static void keep_before(const ckpt_plan *before, ckpt_plan *plan)
     plan->solver_seconds = made.solver_seconds;
 }
 
-/* A plan that is as fast and takes no more is no news either: the curve then stays the same to the byte. */
+/* A plan with the same time and no less memory is dropped too, so that the curve stays the same to the byte. */
 static bool no_better(const ckpt_plan *plan, const ckpt_plan *before)
 {
     return plan->verdict != CKPT_FITS || plan->time_ns > before->time_ns ||
            (plan->time_ns == before->time_ns && plan->peak_bytes >= before->peak_bytes);
 }
 
-/* No schedule under a larger budget is faster than its bound, and so none under a smaller one. */
+/* A bound at a larger budget also holds at every smaller one. */
 static void hand_down_bounds(ckpt_plan *const *plan, int count)
 {
     for (int i = count - 2; i >= 0; i--) {

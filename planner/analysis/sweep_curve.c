@@ -1,4 +1,4 @@
-/* What a sweep has found, as a curve of figures; and what the baselines would give at the same budgets. */
+/* The figures of a sweep as a curve, and those of the baselines at the same budgets. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -56,8 +56,8 @@ typedef struct measure {
     int count;
 } measure;
 
-/* One more point where the strategy has a plan within the budget; in *lowest what it says it needs where it has
- * none. */
+/* Adds a point where the strategy has a plan within the budget; else *lowest receives the minimum budget that it
+ * reports. */
 static ckpt_code try_budget(measure *m, ckpt_bytes budget, ckpt_bytes *lowest, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(scratch);
@@ -75,7 +75,8 @@ static ckpt_code try_budget(measure *m, ckpt_bytes budget, ckpt_bytes *lowest, c
     return CKPT_OK;
 }
 
-/* At the lowest budget it can meet, and, where the budget changes what it does, at those of the curve above that. */
+/* At the strategy's minimum budget and, for a strategy that reads the budget, at the budgets of the curve above
+ * that. */
 static ckpt_code measure_baseline(measure *m, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_bytes top = m->curve->point[m->curve->point_count - 1].budget_bytes;

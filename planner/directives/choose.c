@@ -8,7 +8,7 @@
 
 enum { NAMES_MAX = 64, WORD_MAX = 64 }; /* names of an op that something is set for */
 
-/* What is set for a name of an op: its layer's or the beginning of it. */
+/* A setting for a name of an op: its layer's name or the beginning of it. */
 typedef struct setting {
     const char *name;
     int length;
@@ -68,7 +68,7 @@ static bool set_by_rule(settings *s, const ckpt_rule *rule, const char *layer)
     return any;
 }
 
-/* What is kept inside a unit keeps the name of that unit, for what is read there is read inside. */
+/* A kept op keeps the name of the unit around it, for its result is read inside that unit. */
 static ckpt_code write_settings(const settings *s, ckpt_graph_op *op, ckpt_arena *out, ckpt_err *err)
 {
     const char *path = NULL;
@@ -265,7 +265,7 @@ static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, in
         op[o] = graph->op[o];
         op[o].checkpoint = ignore ? CKPT_UNSET : op[o].checkpoint;
         op[o].segment = ignore ? NULL : op[o].segment;
-        /* No flag of a user's: what an op that is of no layer writes is on its way to another rank. */
+        /* Not a flag of the user: an op without a layer writes what another rank waits for. */
         const bool flag = op[o].kind != NULL || op[o].offload == CKPT_YES;
         op[o].offload = ignore && flag ? CKPT_UNSET : op[o].offload;
     }

@@ -1,4 +1,5 @@
-/* What the user sets on the command line, put on the ops of a graph beside what the model says. */
+/* The rules of the command line, set on the ops of a graph beside the model's own flags. Knows graphs, no schedule and
+ * no strategy. */
 #ifndef CKPT_PLANNER_DIRECTIVES_CHOOSE_H
 #define CKPT_PLANNER_DIRECTIVES_CHOOSE_H
 
@@ -18,12 +19,13 @@ typedef struct ckpt_rule {
     const char *text;
 } ckpt_rule;
 
-/* The same graph with that set on its ops. What a name is matched by decides for all below it; of several names the
- * longest, of several rules for it the last, and one matched by CKPT_RULE_CHECKPOINT inside another is a unit inside a
- * unit. Of a policy the first clause that matches decides. In a graph with micro-batches (planner/schedule/batches.h)
- * names are those without micro-batch, and a rule holds in all of them; units and groups are of one micro-batch each.
+/* The same graph with the rules set on its ops. A rule that matches a name holds for all layers below that name. Of
+ * several matched names the longest decides, of several rules for one name the last. A name matched by
+ * CKPT_RULE_CHECKPOINT inside another such name is a unit inside a unit. Of a policy the first clause that matches
+ * decides. In a graph with micro-batches (planner/schedule/batches.h) names are without micro-batch, and a rule holds
+ * in all micro-batches; units and groups belong to one micro-batch each.
  *
- *   ignore    what the model says is forgotten first
+ *   ignore    forget the model's own flags first
  *   grouping  NULL, or one that ckpt_grouping_known: units become segments
  *   notes     receives a line for everything that was left out
  *
@@ -33,11 +35,11 @@ CKPT_MUST_USE ckpt_code ckpt_choose(const ckpt_graph *graph, const ckpt_rule *ru
                                     const char *grouping, ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes,
                                     ckpt_err *err);
 
-/* The same for one pipeline stage: names, groups and units are those of `whole`, the graph of one micro-batch on one
- * rank with the stage of each op, so a unit that is split is none on either side. What is set on an op there is set on
- * the op of that name here, in every micro-batch.
+/* The same for one pipeline stage. Names, groups and units are those of `whole`, the graph of one micro-batch on one
+ * rank with the stage of each op, so a unit that a stage's end splits is none on either side. A setting of an op of
+ * `whole` is copied to the ops of that name in `graph`, in every micro-batch.
  *
- *   set   receives `whole` with that set
+ *   set   receives `whole` with the settings
  *
  * Errors and cost as ckpt_choose. */
 CKPT_MUST_USE ckpt_code ckpt_choose_spread(const ckpt_graph *whole, const ckpt_graph *graph, const ckpt_rule *rule,
@@ -45,11 +47,11 @@ CKPT_MUST_USE ckpt_code ckpt_choose_spread(const ckpt_graph *whole, const ckpt_g
                                            const ckpt_graph **set, const ckpt_graph **chosen, ckpt_text *notes,
                                            ckpt_err *err);
 
-/* Something is set on an op. */
+/* Whether anything is set on any op. */
 bool ckpt_chosen_any(const ckpt_graph *graph);
 
-/* "each", "contiguous", "group_N" and "segments:N" of the units of a sequence: what is flagged; where nothing is, each
- * copy of a repeated block; where there is none, what lies between narrow cuts. */
+/* "each", "contiguous", "group_N" and "segments:N" group the units of a sequence. Units are the flagged ones; without
+ * flags, the copies of repeated blocks; without such blocks, the parts between narrow cuts. */
 bool ckpt_grouping_known(const char *name);
 
 extern const char *const ckpt_grouping_help[]; /* pairs of a name and a line; NULL ends it */

@@ -1,19 +1,20 @@
-/* The user's own choice: what is set on ops, as an order of runs. It is obeyed, not improved. */
+/* What the user asked for on ops (flags, rules, policies), as an order of runs. It is obeyed, not improved. Knows
+ * orders of runs and graphs; must not know `auto` (strategy_flags.c alone asks it). */
 #ifndef CKPT_PLANNER_DIRECTIVES_FLAGS_H
 #define CKPT_PLANNER_DIRECTIVES_FLAGS_H
 
 #include "planner/schedule/schedule.h"
 
-/* Every op in reference order, and behind the forward section what is set to be recomputed, when backward first needs
- * something of it:
+/* Every op in reference order, and behind the forward section the recomputations that the user asked for, each when
+ * backward first needs one of its results:
  *
  *   - A unit (`segment` of ops with `checkpoint` CKPT_YES) is recomputed as one, as far as backward still needs it
- *     (what PyTorch calls early stop). What leaves the unit is kept. A unit inside another is recomputed in that one's
- *     recomputation too, but for what it keeps inside, which waits until backward needs it.
- *   - An op in no unit whose `policy` says so is recomputed by itself, with the ops that it needs and that are not in
- *     memory.
- *   - What is flagged CKPT_NO, or may not be recomputed, is kept.
- *   - A unit with nothing behind it but the loss is kept where recomputing it would lower the peak by nothing.
+ *     (PyTorch calls this early stop). What leaves the unit is kept. A unit inside another is recomputed with that one,
+ *     except what it keeps for itself: that waits until backward needs it.
+ *   - An op in no unit whose `policy` says so is recomputed by itself, with the ops that it needs and whose results are
+ *     not in memory.
+ *   - An op flagged CKPT_NO, or that may not be recomputed, is kept.
+ *   - A unit with nothing behind it but the loss is kept where recomputing it would not lower the peak.
  *
  *   prefer   CKPT_PREFER_... count as CKPT_MUST_...
  *
@@ -27,10 +28,10 @@ CKPT_MUST_USE ckpt_code ckpt_flags_order(const ckpt_graph *graph, bool prefer, c
 CKPT_MUST_USE ckpt_code ckpt_flags_copies(ckpt_order *order, const ckpt_graph *graph, ckpt_bytes host_bytes,
                                           ckpt_err *err);
 
-/* A graph whose reference order is `order`: a recomputation is an op of its own there, which writes buffers of its own.
- * So no schedule of it can do without it. What such an op recomputes is not made a third time.
+/* A graph whose reference order is `order`. A recomputation is an op of its own there and writes buffers of its own, so
+ * every schedule of that graph contains it. Such an op is not recomputed a second time.
  *
- *   op, buffer   of each op and buffer of the new graph: which one of `graph` it is
+ *   op, buffer   for each op and buffer of the new graph: its index in `graph`
  *
  * Errors: CKPT_NO_MEMORY. */
 typedef struct ckpt_unrolled {

@@ -1,7 +1,8 @@
-/* Copies for what is set to be offloaded: the input of a unit that is recomputed, the results of any other layer. Each
- * leaves memory in the longest pause between two of its uses. An offload starts when the last use before the pause has
- * run, and its memory is freed where the copy has ended by the times of the runs alone; a fetch starts as late as it may
- * and still be there, one copy at a time in each direction. A pause too short for that is waited for. */
+/* Copies for the buffers that the user wants offloaded: the input of a unit that is recomputed, the results of any
+ * other layer. A buffer leaves memory in the longest pause between two of its uses. Its offload starts after the last
+ * use before the pause. Its memory is freed when the copy has ended, by the times of the runs alone. Its fetch starts
+ * as late as it can and still arrive in time. Each direction makes one copy at a time. Where the pause is too short for
+ * both copies, compute waits. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* The order of runs that the user's own choice asks for. Units are found by the names of segments, "h.0" or, inside
- * another, "h.0/h.0.mlp". How deep a buffer is hidden says how many of the units around its writer, counted from the
- * outermost, keep it for themselves: 0 leaves them all and stays in memory. */
+/* The order of runs that the user's flags ask for. Names of segments give the units: "h.0", and "h.0/h.0.mlp" for a
+ * unit inside it. A buffer's depth says how many of the units around its writer, counted from the outermost, drop it
+ * when they end. At depth 0 it stays in memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "planner/replay/clock.h"
 #include "planner/schedule/batches.h"
 
-enum { DEPTH_MAX = 64 }; /* units inside units; what is deeper belongs to the last of them */
+enum { DEPTH_MAX = 64 }; /* units inside units; deeper ones count as the last of them */
 
 typedef struct obeyed {
     const ckpt_graph *graph;
@@ -18,7 +18,7 @@ typedef struct obeyed {
     int *depth;       /* per unit: 1 for an outermost one */
     int *last;        /* per unit: its last op */
     bool *recomputed; /* per unit */
-    bool *skipped;    /* per unit: kept after all */
+    bool *skipped;    /* per unit: its buffers are kept, although it was flagged */
     int units;
     int *hidden;   /* per buffer */
     bool *alive;   /* per buffer: in memory, or to be kept there, when backward comes to it */
@@ -42,7 +42,7 @@ static bool runs_by_itself(const obeyed *f, const ckpt_graph_op *op)
     return op->policy == CKPT_MUST_RECOMPUTE || (f->prefer && op->policy == CKPT_PREFER_RECOMPUTE);
 }
 
-/* How much of a segment's name says the units around an op: of what is kept, not its own. */
+/* Length of the part of a segment's name that gives the units around an op. A kept op does not count its own. */
 static int path_length(const ckpt_graph_op *op)
 {
     if (op->phase != CKPT_FORWARD || op->checkpoint == CKPT_UNSET || op->segment == NULL) {
@@ -52,7 +52,7 @@ static int path_length(const ckpt_graph_op *op)
     return op->checkpoint == CKPT_YES ? (int)strlen(op->segment) : slash != NULL ? (int)(slash - op->segment) : 0;
 }
 
-/* Every unit that an op says, under its name. */
+/* Every unit that an op names. */
 static ckpt_code list_units(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_named **list, int *count, ckpt_err *err)
 {
     int most = 0;
@@ -119,7 +119,7 @@ static ckpt_code find_units(obeyed *f, ckpt_arena *scratch, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* How many units two ops have in common, counted from the outermost. */
+/* How many units two ops share, counted from the outermost. */
 static int common_depth(const obeyed *f, int a, int b)
 {
     int u = f->unit[a];
@@ -188,8 +188,8 @@ static void find_alive(obeyed *f)
     }
 }
 
-/* Recompute, in order, all that makes what is wanted of ops up to `last`: what it needs and what is not in memory is
- * wanted too. In what is hidden deeper than `depth` that is only so for what the recomputation there will read. */
+/* Recompute, in order, all ops up to `last` that write a wanted buffer. An input of theirs that is not in memory
+ * becomes wanted too; deeper than `depth`, only one that the recomputation there will read. */
 static void run_closure(obeyed *f, int last, int first, int depth, int wanted, ckpt_order *order)
 {
     const ckpt_graph *const graph = f->graph;
@@ -228,19 +228,19 @@ static void run_closure(obeyed *f, int last, int first, int depth, int wanted, c
     }
 }
 
-/* Of an op its micro-batch + 1; 0: of none. */
+/* The op's micro-batch + 1; 0: none. */
 static int batch_of(const obeyed *f, int op)
 {
     const int batch = f->batches > 1 ? ckpt_batch_of(f->graph->op[op].layer, NULL) : -1;
     return batch + 1 < f->batches ? batch + 1 : 0;
 }
 
-/* What ops from `now` on read of the unit, and what did not leave it. */
+/* Marks as wanted what the ops from `now` on read of the unit and what did not leave it. */
 static void recompute_unit(obeyed *f, int unit, int first, int now, ckpt_order *order)
 {
     const int depth = f->depth[unit];
     int wanted = 0;
-    /* In a graph where forward ops follow backward ones a unit may go on behind `now`. */
+    /* Where forward ops follow backward ones, a unit may continue behind `now`. */
     const int last = f->last[unit] < now ? f->last[unit] : now - 1;
     int *const first_unit = &f->first_unit[batch_of(f, f->last[unit])];
     f->recomputed[unit] = true;
@@ -293,8 +293,8 @@ static void write_order(obeyed *f, const int *first, ckpt_order *order)
     }
 }
 
-/* The last unit of each micro-batch is kept where it is recomputed: no forward op behind it there could be recomputed.
- * Gives whether there is one. `last_recomputed`: per micro-batch + 1, scratch. */
+/* Keeps the last unit of each micro-batch where it would be recomputed: no op that may be recomputed follows it there,
+ * so that would save nothing. Returns whether there is one. `last_recomputed`: per micro-batch + 1, scratch. */
 static bool skip_last(obeyed *f, int *last_recomputed)
 {
     bool any = false;

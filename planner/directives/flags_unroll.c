@@ -1,4 +1,4 @@
-/* Recomputations that the user asked for, as ops of the graph: a plan around them cannot leave them out. */
+/* Recomputations that the user asked for, as ops of a larger graph, so that no plan can leave them out. */
 #include <string.h>
 
 #include "planner/directives/flags.h"
@@ -25,7 +25,7 @@ static ckpt_code map_list(const unroller *u, const ckpt_list *from, ckpt_list *t
     return CKPT_OK;
 }
 
-/* The in-place input of an op is a version from before what the op writes. */
+/* An op's in-place input is the version of the buffer from before this op writes. */
 static ckpt_code map_inplace(const unroller *u, const ckpt_graph_op *from, const ckpt_list *reads, ckpt_graph_op *to)
 {
     ckpt_inplace *const pair = CKPT_NEW(u->out, ckpt_inplace, from->inplace_count);
@@ -80,7 +80,7 @@ static ckpt_code add_run(const unroller *u, int run, bool recomputed, ckpt_buffe
     return CKPT_OK;
 }
 
-/* Planning adds up without looking, because ckpt_graph_check has: of the recomputations it has not. */
+/* ckpt_graph_check has checked the sums of the graph's ops; these are the sums with recomputations. */
 static ckpt_code check_sums(const ckpt_graph *graph, ckpt_err *err)
 {
     int64_t bytes = graph->static_bytes, time = 0, during = 0;

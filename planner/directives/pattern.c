@@ -1,4 +1,4 @@
-/* Shell-style patterns over dotted names, and what somebody may have meant by one that matches nothing. */
+/* Shell-style patterns over dotted names, and names close to a pattern that matches nothing. */
 #include <ctype.h>
 #include <fnmatch.h>
 #include <string.h>

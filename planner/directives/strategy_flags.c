@@ -1,5 +1,5 @@
-/* The user's own choice first: what is set is done, and where that does not fit the budget all the rest is planned by
- * auto around it. What is preferred only holds where it fits. */
+/* The user's flags first: what they require is done. Where that does not fit the budget, `auto` plans the rest of the
+ * graph around it. What they prefer is dropped where it does not fit. */
 #include <string.h>
 
 #include "planner/directives/flags.h"
@@ -16,7 +16,7 @@ static void map_back(const ckpt_unrolled *unrolled, const ckpt_sequence *sequenc
     }
 }
 
-/* Auto, on a graph that holds what is set. `order` is scratch. */
+/* `auto` on a graph that contains the required recomputations. `order` is scratch. */
 static ckpt_code plan_rest(const ckpt_graph *graph, const ckpt_unrolled *unrolled, ckpt_bytes limit,
                            const ckpt_plan_options *options, ckpt_order *order, ckpt_arena *out,
                            ckpt_candidates *candidates, ckpt_err *err)

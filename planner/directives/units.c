@@ -1,7 +1,6 @@
-/* Units of a sequence, and what they are grouped into: the strategies of SageMaker's model parallel library and
- * checkpoint_sequential of PyTorch.
- *
- * All of it is names: a unit is what carries the same segment, a group gives the segments of its units one name. */
+/* Units of a sequence and their grouping: the strategies of SageMaker's model parallel library and of PyTorch's
+ * checkpoint_sequential. Names carry all of it: ops with the same segment are one unit, and a group gives the segments
+ * of its units one name. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ bool ckpt_grouping_known(const char *name)
            number_behind(name, "segments:") > 0;
 }
 
-/* How many characters of a layer's name say which copy of a repeated block it is in; 0: in none. */
+/* Length of the part of a layer's name that says in which copy of a repeated block it is; 0: in none. */
 static int copy_length(const char *layer)
 {
     int length = 0;
@@ -54,7 +53,7 @@ static int copy_length(const char *layer)
     return length;
 }
 
-/* What is kept stays so, inside the unit. */
+/* A kept op stays kept inside the unit. */
 static ckpt_code flag_op(ckpt_graph_op *op, const char *unit, ckpt_arena *out, ckpt_err *err)
 {
     const bool kept = op->checkpoint == CKPT_NO;
@@ -138,7 +137,7 @@ static int component(const char *path)
     return (int)strcspn(path, "/");
 }
 
-/* What says the units of a forward op; NULL: it is in none. */
+/* The text that names the units of a forward op; NULL: it is in none. */
 static const char *path_of(const ckpt_graph_op *op)
 {
     const bool in_one = op->checkpoint == CKPT_YES ||
@@ -189,7 +188,7 @@ static ckpt_code list_units(const ckpt_graph *graph, const ckpt_graph_op *op, bo
     return CKPT_OK;
 }
 
-/* The path of an op without units that are split. */
+/* The path of an op, without the units that are split. */
 static ckpt_code leave_split(const units *u, ckpt_graph_op *op, ckpt_arena *out, ckpt_err *err)
 {
     const char *const path = path_of(op);
@@ -245,7 +244,7 @@ ckpt_code ckpt_units_whole(const ckpt_graph *graph, ckpt_graph_op *op, ckpt_aren
 
 /* ---- groups ---- */
 
-/* Where unit i of n is: the number of its group, as if there were no partitions; -1: it is kept. */
+/* The group of unit i of n, as if there were no partitions; -1: it is kept. */
 static int group_of(const char *grouping, int i, int n)
 {
     const int each = number_behind(grouping, "group_");
@@ -257,7 +256,7 @@ static int group_of(const char *grouping, int i, int n)
     return each > 0 ? i / each : 0;
 }
 
-/* Groups are counted anew behind a partition's end. `u` is in the order of the sequence. */
+/* Groups are counted from 0 again after the end of a partition. `u` is in the order of the sequence. */
 static ckpt_code name_groups(units *u, const char *grouping, ckpt_arena *out, ckpt_err *err)
 {
     const bool whole = number_behind(grouping, "segments:") > 0; /* which counts over all */

@@ -78,7 +78,8 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
     return CKPT_OK;
 }
 
-/* The tables, and how many additions each op finds in each buffer it reads when all runs in reference order. */
+/* Allocates the tables and counts how many additions each op finds in each buffer that it reads when the graph runs in
+ * reference order. */
 static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = r->graph;
@@ -134,7 +135,7 @@ static void close_range(replay *r, int buffer, int step)
     r->open[buffer] = -1;
 }
 
-/* All of `list` in memory, with the additions the reference order gives them. */
+/* Every buffer of `list` must be in memory, with as many additions as in reference order. */
 static ckpt_code check_list(const replay *r, int step, const ckpt_graph_op *op, const ckpt_list *list,
                             const int *expected, const char *verb, ckpt_err *err)
 {
@@ -304,7 +305,7 @@ static int compare_ranges(const void *a, const void *b)
     return order != 0 ? order : compare_numbers(x->from, y->from);
 }
 
-/* An allocation with its number in the plan, for messages. */
+/* An allocation and its index in the plan, for messages. */
 typedef struct numbered {
     live_range key; /* buffer and from; the rest unused */
     int index;

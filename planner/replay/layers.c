@@ -1,4 +1,4 @@
-/* What the steps of a plan do to each layer, in one word, for people. */
+/* What the steps of a plan do to each layer, as one word. Knows plans and graphs, no strategy. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int compare_ops(const void *a, const void *b)
     return ((const ckpt_named *)a)->op - ((const ckpt_named *)b)->op;
 }
 
-/* Recomputing is said of a layer that is offloaded too: it costs more. */
+/* A layer that is recomputed and offloaded counts as recomputed, which costs more. */
 static ckpt_decision stronger(ckpt_decision a, ckpt_decision b)
 {
     return a == CKPT_RECOMPUTE || b == CKPT_RECOMPUTE ? CKPT_RECOMPUTE : a == CKPT_KEEP ? b : a;

@@ -1,5 +1,6 @@
-/* Every stage goes on until it waits for one that has not come so far; that until all are done or none can go on. When
- * a stage goes on does not depend on the order in which they are tried, because a time is only ever waited for. */
+/* Replays all stages of a pipeline. Each stage runs until it waits for a time that is not known yet; the stages take
+ * turns until all are done or none can go on. The order of turns changes no time, because a stage waits only for known
+ * times. */
 #include "planner/replay/pipeline.h"
 
 #include <stdio.h>
@@ -80,7 +81,7 @@ static ckpt_code list_names(stage *s, ckpt_arena *out, ckpt_err *err)
     return ckpt_plan_simulate(s->plan, s->graph, out, &s->alone, err);
 }
 
-/* What op o of stage `at` waits for. Values go to later stages, gradients to earlier ones. */
+/* The op that op o of stage `at` waits for. Values go to later stages, gradients to earlier ones. */
 static ckpt_code find_message(stage *all, int stages, int at, int o, ckpt_arena *out, ckpt_err *err)
 {
     const char *const name = all[at].graph->op[o].name;
@@ -113,7 +114,7 @@ static ckpt_code find_message(stage *all, int stages, int at, int o, ckpt_arena 
     return CKPT_OK;
 }
 
-/* When what the run waits for happens; -1: not known yet. */
+/* When the op that the run waits for ends; -1: not known yet. */
 static ckpt_ns ready(const stage *all, const message *m)
 {
     const stage *const other = &all[m->stage];

@@ -1,4 +1,5 @@
-/* All stages of a pipeline on one clock. */
+/* Replays all stages of a pipeline on one clock. Knows plans, graphs and the names of messages between stages, no
+ * strategy. */
 #ifndef CKPT_PLANNER_REPLAY_PIPELINE_H
 #define CKPT_PLANNER_REPLAY_PIPELINE_H
 
@@ -19,9 +20,9 @@ typedef struct ckpt_pipeline {
     double bubble;   /* of all stages together */
 } ckpt_pipeline;
 
-/* Replay the plans of all stages, in order, at once. A run "x/receive" of a stage begins not before "x/send" of the
- * nearest stage before it that has that has ended ("x/grad/receive": of the nearest behind it), and takes its own
- * time; "x/sent" begins not before that receive has been come to.
+/* Replay the plans of all stages, in order, at once. A run "x/receive" begins after "x/send" has ended in the nearest
+ * earlier stage that has it ("x/grad/receive": in the nearest later stage), and then takes its own time. A run "x/sent"
+ * begins after that receive was reached.
  *
  *   plan, graph   [stages]; each plan has passed ckpt_plan_check on its graph
  *

@@ -1,4 +1,5 @@
-/* The checker and the simulator: they replay a plan and know no strategy. ckpt-train links only this part. */
+/* The checker and the simulator replay a plan. They know plans and graphs, and must know no strategy: ckpt-train links
+ * only this part. */
 #ifndef CKPT_PLANNER_REPLAY_REPLAY_H
 #define CKPT_PLANNER_REPLAY_REPLAY_H
 
@@ -11,8 +12,8 @@
  * and layers as replayed. The plan must be bound. Cost: O(steps + allocations log allocations). */
 CKPT_MUST_USE ckpt_code ckpt_plan_check(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
 
-/* The same for who is going to run the plan and does not know what it was costed with (a profile, another device's
- * roofline): workspaces are what the allocations say, and times, the link, keep-all and layers are not looked at. */
+/* The same for a program that runs the plan and does not know which costs made it (a profile, another device's
+ * roofline): workspaces are what the allocations say; times, the link, keep-all and layers are not checked. */
 CKPT_MUST_USE ckpt_code ckpt_plan_check_run(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
 
 /* Replay on the clock: ops one after another on "compute", copies beside them, one at a time in each direction, a

@@ -1,7 +1,5 @@
-/* Replays a plan on the clock, with two copy engines beside compute.
- *
- * Steps are issued in order. A free waits until no copy touches its buffer any more, and so holds up what comes
- * after it: this is what an executor without a second list of pending frees does. */
+/* Replays a plan on a clock with two copy engines beside compute. Steps are issued in order. A free waits until no copy
+ * uses its buffer, and holds up the steps after it: so does an executor without a second list of pending frees. */
 #include "planner/replay/replay.h"
 
 #include "planner/replay/clock.h"
@@ -132,7 +130,7 @@ static ckpt_span run_span(const ckpt_graph_op *op, bool recomputed)
     return CKPT_SPAN_FORWARD;
 }
 
-/* What a step does to the bytes in memory, and what it is called. `held` is what is in memory after the step. */
+/* The event of a step: its name, and the bytes that it takes or frees. `held`: bytes in memory after the step. */
 static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckpt_moment *moment,
                        ckpt_bytes held[CKPT_CATEGORY_COUNT], ckpt_event *event)
 {
