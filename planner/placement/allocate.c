@@ -6,11 +6,9 @@
 
 #include "planner/placement/allocate_impl.h"
 
-/* Comparisons of the search, a nanosecond or less each; and of repairs of greedy orders, where there are too many
- * allocations to search. */
+/* Comparisons of the search, a nanosecond or less each. */
 #define LOW_WORK    ((int64_t)10000000)
 #define NORMAL_WORK ((int64_t)100000000)
-#define REPAIR_WORK ((int64_t)15000000)
 enum { SEARCH_MAX = 4000, HALVINGS = 4 };
 
 /* What ends with a step was live in it, so the sum of what has ended is only looked at when it fits, and may wrap
@@ -222,8 +220,7 @@ static ckpt_code pack(packing *p, ckpt_err *err)
     CKPT_TRY(group_allocations(p->allocation, p->count, p->scratch, &p->g, err));
     CKPT_TRY(ckpt_allocations_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
     p->enough = p->enough > p->bound ? p->enough : p->bound;
-    const int64_t repair = p->g.count > SEARCH_MAX ? REPAIR_WORK : 0;
-    CKPT_TRY(ckpt_allocations_greedy(p->g.group, p->g.count, p->bound, repair, p->scratch, &p->best, err));
+    CKPT_TRY(ckpt_allocations_greedy(p->g.group, p->g.count, p->scratch, &p->best, err));
     ungroup(p->allocation, p->count, &p->g);
     return p->best > p->bound ? search_all(p, err) : CKPT_OK;
 }

@@ -6,12 +6,12 @@
 #include "core/formats/plan.h"
 #include "planner/schedule/options.h"
 
-/* Give every allocation an offset so that no two that share a step overlap; `arena_bytes` is the highest end. Orders of
- * first and best fit first, then, when those have left the live bound (ckpt_allocations_live), a search for it; when
- * that finds none and takes more than `enough` bytes, for `enough`; 0: the live bound. options->effort says how much is
- * searched (options NULL: normal), in comparisons: same input, same answer. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY.
- * Cost: O(n log n + n gaps), and beyond that a fixed number of comparisons: about 0.1 s, 1 s, 10 s at effort 1, 2,
- * 3. */
+/* Give every allocation an offset so that no two that share a step overlap; `arena_bytes` is the highest end. Greedy
+ * orders come first. When they take more than the live bound (ckpt_allocations_live), a search looks for a packing
+ * that takes no more. When it finds none and more than `enough` bytes are taken, it looks for one within `enough`
+ * (0: the live bound). options->effort says how much is searched (options NULL: normal), in comparisons: same input,
+ * same result. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(n log n + n gaps), and beyond that a fixed number of
+ * comparisons: about 0.1 s, 1 s, 10 s at effort 1, 2, 3. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_pack(ckpt_allocation *allocation, int count, ckpt_bytes enough,
                                               const ckpt_plan_options *options, ckpt_arena *scratch,
                                               ckpt_bytes *arena_bytes, ckpt_err *err);

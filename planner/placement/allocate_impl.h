@@ -11,12 +11,9 @@ CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *alloc
 /* The last step of any allocation, and one more. */
 int ckpt_allocations_steps(const ckpt_allocation *allocation, int count);
 
-/* Orders of first and best fit, and repair of the best one, until `enough` or the work is reached. Offsets are set.
- *   repair   how many comparisons to spend on repair
- * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_bytes enough,
-                                                int64_t repair, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
-                                                ckpt_err *err);
+/* Greedy walks over the steps, then orders of the skyline. Offsets are set. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_arena *scratch,
+                                                ckpt_bytes *arena_bytes, ckpt_err *err);
 
 /* Six orders of the skyline, until one takes no more than `enough`. When one takes less than *arena_bytes that is set,
  * and offsets are.
