@@ -25,6 +25,13 @@ static const ckpt_op_factor cpu_factors[] = {
     {"upsample", {2, 3.3, 0}},
     {NULL, {0}},
 };
-#define CPU_FITTED                                                                                                     \
-    .flop_per_s = 1.9e+11, .flop_per_s16 = 1.9e+11, .bytes_per_s = 3.6e+10, .cache_bytes_per_s = 1.61e+11,             \
-    .cache_bytes = 19900000, .launch_ns = 828, .factor = cpu_factors, .fitted_to = "cpu: AMD EPYC, 2 threads"
+/* clang-format off */
+#define CPU_FITTED \
+    .flop_per_s = 1.9e+11, \
+    .flop_per_s16 = 1.9e+11, \
+    .bytes_per_s = 3.6e+10, \
+    .cache_bytes_per_s = 1.61e+11, \
+    .cache_bytes = 19900000, \
+    .launch_ns = 828, \
+    .factor = cpu_factors, \
+    .fitted_to = "cpu: AMD EPYC, 2 threads"
