@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# gpu_check.sh OUT --call 1|2|3|4 [--seconds N] [--dry-run]: a quarter of what is to be run on a machine with a GPU, within
-# N seconds (default 480).
-#   1  inventory, smoke (a few tests), first (a network is trained), scheme (micro-batches), profile (two networks, by CUPTI)
+# gpu_check.sh OUT --call 1|2|3|4 [--seconds N] [--dry-run]: runs a quarter of the checks on a machine with a GPU, within N
+# seconds (default 480).
+#   1  inventory, smoke (a few tests), first (trains a network), scheme (micro-batches), profile (two networks, by CUPTI)
 #   2  tests, tests-alone
 #   3  bench (beside PyTorch), ncu (Nsight Compute on the attention kernels and the head's products)
 #   4  steps (predicted and measured times of six plans), memcheck, racecheck, imports (of PyTorch's files), inject
-# gpu_check.sh OUT --parts LIST: single parts, any of these or profiles (every network of models/), rest (bench of the
-# other networks in bfloat16), float32 (of all of them).
-# A part that fails, hangs or runs out of time has its row, and the others still run. Exit 0: all that was asked for has
-# run and was well; 1: something was not; 2: usage.
-# With more than 480 s every limit grows in proportion, in whole multiples.
+# gpu_check.sh OUT --parts LIST: runs single parts, any of these or profiles (every network of models/), rest (bench of the
+# other networks in bfloat16), float32 (bench of all networks).
+# A part that fails, hangs or runs out of time gets its row, and the others still run. Exit 0: everything asked for ran and
+# passed; 1: something did not; 2: usage.
+# With more than 480 s all limits grow in proportion, in whole multiples.
 #
-# OUT gets summary.md (its last line says whether all was well), results.tar.gz (profiles, plans, traces, figures) and
-# logs.tar.gz, each under 15 MB, and the tables that the parts make. All are whole at any time and at most 20 s old, so
-# that a run that is killed leaves what it had.
+# OUT gets summary.md (its last line says whether everything passed), results.tar.gz (profiles, plans, traces, figures) and
+# logs.tar.gz, each under 15 MB, and the tables of the parts. All are complete at any time and at most 20 s old, so that a
+# killed run leaves its results so far.
 #
-# Programs and tests are those of prebuilt/, which scripts/gpu_bundle puts beside the sources, or else they are built in
-# build/gpu-check. With $CKPT_BUILD, an absolute path, they are built there whatever prebuilt/ has. CUDA's libraries are
-# looked for in the packages of `python3` ($CKPT_PYTHON), in the toolkit and in the system's folder. A build needs nvcc, gcc,
-# g++, CMake 3.25, Ninja; Debian packages that the machine lacks are taken from .deps or $CKPT_DEPS, as scripts/gpu_bundle
-# makes it. In a copy without .git, prebuilt/commit or $CKPT_COMMIT says which commit it is.
-# --dry-run: the same parts on a machine without a GPU, with tiny networks on the CPU; shows that this script works.
+# Programs and tests are those of prebuilt/, which scripts/gpu_bundle puts beside the sources; otherwise they are built in
+# build/gpu-check. With $CKPT_BUILD, an absolute path, they are built there, and prebuilt/ is not used. CUDA's libraries are
+# searched in the packages of `python3` ($CKPT_PYTHON), the toolkit and the system's folder. A build needs nvcc, gcc, g++,
+# CMake 3.25 and Ninja; Debian packages that the machine lacks come from .deps or $CKPT_DEPS, made by scripts/gpu_bundle. In
+# a copy without .git, prebuilt/commit or $CKPT_COMMIT names the commit.
+# --dry-run: runs the same parts without a GPU, with tiny networks on the CPU, to test this script.
 set -u
 here=$PWD
 cd "$(dirname "$0")/.." || exit 2
@@ -67,7 +67,7 @@ python=${CKPT_PYTHON:-python3} deps=${CKPT_DEPS:-$root/.deps}
 device=cuda:0 types=bfloat16,float32 tiny=() good=0 bad=0 missing=0 skipped=0 child=''
 [ $dry = 0 ] || device=cpu types=float32 tiny=(--tiny --torch eager --rounds 1 --steps 2) # the CPU has no bfloat16
 [ $dry = 1 ] || export CKPT_TEST_DEVICE=cuda:0 # tests must find the GPU, and leave the emulated one alone
-# A part that is the last one asked for has the time that is left.
+# The last part that was asked for gets the rest of the time.
 limit() { if [ "${parts##*,}" = "$1" ]; then left; else echo "$2"; fi; }
 asked() { case ",$parts," in *",$1,"*) return 0 ;; *) return 1 ;; esac }
 export OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1
@@ -76,8 +76,8 @@ summary=$out/summary.md
 
 left() { echo $((deadline - $(date +%s))); }
 say() { echo "$*" | tee -a "$summary"; }
-# pack_up NAME: the folder NAME of $work as OUT/NAME.tar.gz, renamed when it is whole; of one that would be too large the
-# largest files are left out, and a file in it says which.
+# pack_up NAME: packs the folder NAME of $work into OUT/NAME.tar.gz, which is renamed when complete. If it would be too
+# large, the largest files are left out, and a file in it lists them.
 pack_up() {
     local size line
     while nice tar czf "$out/.$1.new" -C "$work" "$1" 2>/dev/null || [ $? = 1 ]; do # 1: a file grew meanwhile
@@ -88,7 +88,7 @@ pack_up() {
         rm -f "${line#* }"
     done
 }
-# What there is by now, into OUT: the last thing a killed run has done.
+# Writes all results so far to OUT; a killed run does this last.
 keep() {
     local file
     for file in "$results"/bench/bench.md "$results"/inject/inject.md "$results"/ncu/ncu.md "$results"/steps.txt \
@@ -99,7 +99,7 @@ keep() {
     pack_up results
     pack_up logs
 }
-# note PART VERDICT TEXT: a row of the table. VERDICT: ok, FAILED, no time, skipped.
+# note PART VERDICT TEXT: adds a row to the table. VERDICT: ok, FAILED, no time, skipped.
 note() {
     say "| $1 | $2 | ${3//|/\/} |"
     case $2 in
@@ -110,7 +110,7 @@ note() {
     esac
     keep
 }
-# Ends every process of a session, whatever process groups it has made.
+# Ends every process of a session, in all its process groups.
 end_session() {
     local file words
     for file in /proc/[0-9]*/stat; do
@@ -119,7 +119,7 @@ end_session() {
         [ "${words[3]}" != "$1" ] || kill -KILL "${file//[!0-9]/}" 2>/dev/null
     done
 }
-# within SECONDS COMMAND...: as timeout, but a process that the driver does not let end is left behind.
+# within SECONDS COMMAND...: like timeout, but leaves behind a process that hangs in the driver.
 within() {
     local seconds=$1 pid tick
     shift
@@ -132,7 +132,7 @@ within() {
     kill -KILL $pid # timeout itself, which waits for it
     return 137
 }
-# Whether the device still answers. A small test may fail for other reasons; what counts is that it ends.
+# True if the device still answers: a small test ends, even if it fails for other reasons.
 answers() {
     if [ $dry = 0 ] && command -v nvidia-smi >/dev/null; then within 10 nvidia-smi -L >/dev/null 2>&1 9>&- || return 1; fi
     [ -x "$bin/test_gpu_device" ] || return 0
@@ -140,8 +140,8 @@ answers() {
     case $? in 124 | 137) return 1 ;; esac
 }
 silence='the device no longer answers'
-# part NAME LIMIT COMMAND...: run it for LIMIT seconds at most, and until the deadline; its output is NAME.log. Sets
-# $verdict and $took. 1: it was not begun, and its row says why.
+# part NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds and until the deadline, with its output in
+# NAME.log. Sets $verdict and $took. Returns 1 if it was not started; its row has the reason.
 part() {
     local name=$1 limit=$(($2 * scale)) begun rest code ticks=0
     shift 2
@@ -172,7 +172,7 @@ part() {
     fi
     return 0
 }
-# The last lines of a log, cut to one row of the table.
+# The last lines of a log, shortened to a row of the table.
 why() { grep -v '^ *$' "$work/logs/$1.log" | tail -n "${2:-2}" | tr '\n' ' ' | cut -c 1-300; }
 plain_part() { # as part; its last line goes into the table
     part "$@" || return
@@ -197,8 +197,9 @@ finish() {
 trap finish EXIT
 trap '[ -z "$child" ] || end_session "$child"; note stopped FAILED "by a signal, after $(($(date +%s) - begun_all)) s"; exit 1' INT TERM HUP
 
-# CUDA's libraries: one place that has all that is needed comes first, so that no two versions meet; the others follow for
-# what it lacks (CUPTI, NCCL). The system's folder is looked into last without being named, and naming others would hide it.
+# CUDA's libraries: a place that has all needed ones comes first, so that versions are not mixed. Other places follow for
+# what it lacks (CUPTI, NCCL). The loader searches the system's folder last; it is not named, because naming others would
+# hide it.
 needed=(libcudart.so.13 libcublasLt.so.13 libcudnn.so.9)
 wheels=$("$python" -c 'import glob, nvidia
 print(":".join(f for p in nvidia.__path__ for f in sorted(glob.glob(p + "/*/lib") + glob.glob(p + "/*/*/lib"))))' 2>/dev/null)
@@ -248,7 +249,7 @@ case $capability in *[!0-9]*) capability='' ;; esac
     echo "|---|---|---|"
 } | tee "$summary"
 
-# Programs: prebuilt ones that run here, or our own. A dry run has no use for CUDA's libraries.
+# Programs: prebuilt ones if they run here, else our own build. A dry run does not need CUDA's libraries.
 bin=$root/prebuilt/bin list=$root/prebuilt/tests.txt
 if [ -z "${CKPT_BUILD:-}" ] && [ -x "$bin/ckpt-train" ]; then
     if said=$(if [ $dry = 1 ]; then "$bin/ckpt-train" --version; else scripts/gpu_prebuilt_ok; fi 2>&1); then
@@ -266,7 +267,7 @@ bin=${bin:-$build/bin}
 export work results root bin dry device types silence python scale
 export -f answers within
 
-# What is here. The row names what is needed, and the tools.
+# The inventory of the machine. The row names the needed libraries and the tools.
 inventory() {
     local name place file found=() lacks=()
     {
@@ -301,7 +302,7 @@ print(*sorted(d.name + " " + d.version for d in m.distributions() if d.name.star
         file=$(sed -n "s/^\($name\.so[^ ]*\)  \([a-z]*\)  \(.*\)/\3 (\2)/p" "$work/logs/inventory.txt" | head -n 1)
         if [ -n "$file" ]; then found+=("${file##*/}"); else lacks+=("$name"); fi
     done
-    # Whether the tools may look into the device: a kernel or two of ours under each.
+    # Tests whether the tools may access the device: one or two of our kernels under each.
     if command -v ncu >/dev/null; then
         timeout -k 2 25 ncu --clock-control none --launch-count 1 --metrics gpu__time_duration.sum "$bin/test_gpu_device" >"$work/logs/ncu-works.log" 2>&1
         if grep -q 'gpu__time_duration.sum' "$work/logs/ncu-works.log"; then found+=(ncu); else lacks+=("ncu that works ($(grep -m 1 -E 'ERR|rror' "$work/logs/ncu-works.log"))"); fi
@@ -330,7 +331,7 @@ if [ $dry = 0 ] && [ -z "$capability" ]; then # without nvidia-smi there may sti
     fi
 fi
 
-# Build. Warnings of another compiler than the suite's are counted, not fatal.
+# Builds. Warnings of other compilers than the suite's are counted, not fatal.
 if [ -z "$prebuilt" ]; then
     list=$build/gpu-tests.txt
     flags=(-B "$build" "-DCMAKE_CUDA_ARCHITECTURES=${capability:-$([ $dry = 1 ] && echo 90 || echo native)}" -DCKPT_WERROR=OFF -DCKPT_PICTURES=OFF
@@ -339,14 +340,14 @@ if [ -z "$prebuilt" ]; then
     if [ -d "$deps" ]; then
         deps=$(cd "$deps" && pwd)
         flags+=("-DCMAKE_PREFIX_PATH=$deps" "-DPKG_CONFIG_EXECUTABLE=$deps/bin/pkg-config")
-        # RPATH, not RUNPATH: what these libraries need themselves lies there too.
+        # RPATH, not RUNPATH: the libraries that these need are there too.
         link="-Wl,--disable-new-dtags -Wl,-rpath,$deps/lib -Wl,-rpath-link,$deps/lib $link"
     fi
     flags+=("-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link")
     tests=$(find tests -name 'test_gpu_*.c' -o -name 'test_cud*.c' | sed 's|.*/||; s|\.c$||')
     part configure 60 cmake --preset cuda "${flags[@]}" || exit 1
     [ "$verdict" = ok ] || { note configure "$verdict" "$(why configure 4)"; exit 1; }
-    # -k 0: one test that does not compile must not keep the programs from being built.
+    # -k 0: a test that does not compile must not prevent the programs from being built.
     # shellcheck disable=SC2086
     part build 300 cmake --build "$build" -j "$(nproc)" --target ckpt-plan ckpt-profile ckpt-train ckpt_inject $tests -- -k 0 || exit 1
     note build "$verdict" "$took s, $(grep -c 'warning' "$work/logs/build.log") warnings; $(grep -m 2 -E 'error|FAILED' "$work/logs/build.log" | tr '\n' ' ' | cut -c 1-300)"
@@ -354,8 +355,8 @@ if [ -z "$prebuilt" ]; then
     if asked inventory; then plain_part inventory 70 bash -c inventory; fi
 fi
 
-# run_tests PART LIMIT JOBS FILE: a line of FILE is NAME SECONDS alone|together COMMAND..., of a test that is run in the
-# source folder, ends at its own limit at the latest, and is 0, 77 (skipped) or something else (failed).
+# run_tests PART LIMIT JOBS FILE: a line of FILE is NAME SECONDS alone|together COMMAND... The test runs in the source
+# folder, ends at its own limit at the latest, and exits with 0, 77 (skipped) or another code (failed).
 one_test() {
     local name=$1 limit=$(($2 * scale)) log=$work/logs/$part/$1.log state=$work/tests/$part/$1 rest begun pid code took word
     shift 3
@@ -417,7 +418,7 @@ run_tests() {
         text+="; not run: $unbegun"
     fi
     [ ! -e "$work/dead" ] || { verdict=FAILED && text+="; $silence"; }
-    # Here is a device: only what a version of cuDNN may lack has a reason to skip itself.
+    # With a device, a test may skip itself only for features that a version of cuDNN may lack.
     names=$(of_state "$part" skipped)
     [ -z "$names" ] || text+="; skipped: $names"
     [ $dry = 1 ] || [ -z "${names//test_cudnn /}" ] || verdict=FAILED
@@ -430,12 +431,12 @@ if asked smoke; then
     run_tests smoke 75 1 "$work/smoke.txt"
 fi
 
-# Does it train at all? Keep-all and half of it, each with and without the recorded step: the same weights. Whether
-# CUPTI works is another question (profile).
+# Trains a network: keep-all and half of it, each with and without the recorded step, must give the same weights. The part
+# profile tests CUPTI.
 first() {
     set -e -o pipefail
     mkdir -p "$results/first" && cd "$results/first"
-    # Large enough that 70 % of keep-all's peak leaves room beside the weights.
+    # Large enough that 70 % of keep-all's peak is more than the weights.
     local model=$root/models/byte-gpt.json vars=(--set batch=16 --set tokens=256 --set blocks=3)
     [ $dry = 0 ] || vars=(--set batch=4 --set tokens=64 --set blocks=3 --set hidden=64 --set heads=4)
     for type in ${types//,/ }; do
@@ -458,8 +459,8 @@ first() {
 export -f first
 if asked first; then plain_part first 90 bash -c first; fi
 
-# One GPU, several micro-batches: keep-all, less, fused, and a loss scale of 1024 leave the same weights; clipping leaves
-# others, the same with every plan.
+# One GPU, several micro-batches: keep-all, a smaller budget, fused, and a loss scale of 1024 must give the same weights.
+# Clipping gives other weights, the same with every plan.
 scheme() {
     set -e -o pipefail
     mkdir -p "$results/scheme" && cd "$results/scheme"
@@ -488,8 +489,7 @@ scheme() {
 export -f scheme
 if asked scheme; then plain_part scheme 75 bash -c scheme; fi
 
-# What CUPTI says of every layer, and the trained step held against the sum of its layers. The line that goes to the table
-# is the one that says how far the two are apart.
+# Profiles every layer by CUPTI, and compares the trained step with the sum of its layers. The row has the difference.
 profile() { # NETWORK
     set -e -o pipefail
     mkdir -p "$results/profile" && cd "$results/profile"
@@ -529,8 +529,8 @@ bench() { # NAME LIMIT ARGUMENTS...: the driver stops itself before the limit an
 }
 if asked bench; then bench bench "$(limit bench 360)" --networks gpt2-124m-50304,gpt2-124m --dtypes ${types%%,*}; fi
 
-# Nsight Compute on one block of GPT-2 124M and its head: every kernel of a step, of which the table has the attention
-# kernels and the longest others, the head's three products among them; then our own attention kernels.
+# Nsight Compute on one block of GPT-2 124M and its head, for every kernel of a step. The table has the attention kernels
+# and the longest others, among them the head's three products; then our own attention kernels.
 look_into() {
     set -e -o pipefail
     mkdir -p "$results/ncu" && cd "$results/ncu"
@@ -560,9 +560,9 @@ if asked steps; then
 fi
 
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
-# shapes of test_gpu_ops; and a training step of small networks, which have every op between them but nll_loss and mse,
-# started kernel by kernel because the tool looks into those, and into replayed ones less well. Only our own kernels are
-# looked into: a library's take long and are not ours to mend. So attention is ours, too, where cuDNN's is the default.
+# shapes of test_gpu_ops; and a training step of small networks, which together have every op except nll_loss and mse. The
+# step starts kernel by kernel, because the tool checks replayed kernels less well. Only our own kernels are checked, as
+# libraries take long and are not ours to fix; attention therefore uses our own kernels too.
 clean() { # TOOL WHAT
     local tool=$1 program=() file=$work/sanitize/$1.$BASHPID words filter name code
     read -ra words <<<"$2"
@@ -632,7 +632,8 @@ for tool in memcheck racecheck; do
     note $tool "$verdict" "$clean of $runs clean, $took s; $dirty"
 done
 
-# What PyTorch records, imported, against what PyTorch says of the same run. What it recorded is too large to keep.
+# Imports PyTorch's recordings and compares them with PyTorch's own figures of the same run. The recordings are too large
+# to keep.
 torch_part() { # NAME LIMIT COMMAND...
     if "$python" -c 'import torch' 2>/dev/null; then plain_part "$@"; else note "$1" skipped "no PyTorch in $python"; fi
 }

@@ -47,8 +47,8 @@ NETWORKS = {
     "gpt2-1.5b": dict(kind="gpt", params=1557611200, batch=dict(bfloat16=8, float32=4), vars=dict(tokens=1024),
                       tiny=dict(GPT2_TINY, hidden=80, blocks=6, heads=5)),
 }
-# How PyTorch runs a step: arguments of torch_side.Variant, what needs no compiler first, then the most wanted. "match":
-# searched for, to keep to the bytes of ckpt's half.
+# Ways of PyTorch to run a step: arguments of torch_side.Variant, those without a compiler first, then the most important.
+# "match": searched for, to use the bytes of ckpt's half.
 TORCH = {
     "eager": dict(),
     "eager, blocks recomputed:": dict(blocks="match"),
@@ -71,7 +71,7 @@ program asked for on the device; context, libraries and what PyTorch's allocator
 
 
 class NoTime(Exception):
-    """Stopped by the limit: no failure."""
+    """Stopped by the limit, which is no failure."""
 
 
 def run(command, seconds=None):
@@ -106,7 +106,7 @@ class Ckpt:
                    + job.flags, job.args.left())
 
     def trace(self):
-        """A run of its own: a step that is traced is started op by op, not replayed."""
+        """A separate run, because a traced step is started op by op, not replayed."""
         if self.error is None and self.times and self.job.args.left() > 0:
             try:
                 self.train(["--steps", "3", "--trace", self.job.file(f"{self.name}.trace.json")])
@@ -130,7 +130,7 @@ NO_BFLOAT16 = "planned, not run: the CPU has no bfloat16"
 
 
 class Job:
-    """One network in one type: everything made from it."""
+    """One network in one type, with everything made from it."""
 
     def __init__(self, args, name, dtype, scale):
         self.args, self.name, self.dtype, network = args, name, dtype, NETWORKS[name]
@@ -194,7 +194,7 @@ class Job:
 
 
 class Torch:
-    """One way of PyTorch's to run a step, as torch_side.py tells of it."""
+    """One way of PyTorch to run a step, as torch_side.py reports it."""
 
     def __init__(self, name):
         self.name, self.times, self.error, self.told = name, [], None, {}
@@ -204,7 +204,7 @@ class Torch:
 
 
 def measure(job, rounds, keep):
-    """Rounds of ckpt in turns; a plan that fails is out, with its reason. `keep` is called after each turn."""
+    """Rounds of ckpt's plans in turns; a plan that fails is dropped, with its reason. Calls `keep` after each turn."""
     for _ in range(rounds):
         for variant in job.variants:
             if isinstance(variant, Ckpt) and variant.error is None and job.args.left() > 0:
@@ -218,7 +218,7 @@ def measure(job, rounds, keep):
 
 
 def measure_torch(job, seconds, keep):
-    """Rounds of PyTorch, in a process that is ended with all it started when its time is over."""
+    """Rounds of PyTorch, in a process that is ended with all its children when its time is over."""
     args = job.args
     table = {name: how for name, how in TORCH.items() if (not args.torch or name in args.torch.split(";"))
              and (job.dtype == "bfloat16" or not how.get("autocast")) and (job.most_bytes or "match" not in how.values())}
@@ -230,7 +230,7 @@ def measure_torch(job, seconds, keep):
         return
     order = dict(kind=job.kind, vars=job.vars, dtype=job.dtype, device=args.device, most_bytes=job.most_bytes, params=job.params,
                  table=table, rounds=args.rounds, steps=args.steps, seconds=seconds)
-    # Files, not pipes: what a compiler of PyTorch's leaves behind would hold a pipe open.
+    # Files, not pipes: a process that PyTorch's compiler leaves behind would keep a pipe open.
     with open(job.file("torch.jsonl"), "w+") as lines, open(job.file("torch.txt"), "w+") as said:
         child = subprocess.Popen([sys.executable, f"{HERE}/torch_side.py", json.dumps(order)], stdout=lines, stderr=said,
                                  preexec_fn=os.setpgrp)
@@ -259,7 +259,7 @@ def measure_torch(job, seconds, keep):
 
 
 def torch_version():
-    """Without importing it, which takes seconds; None: not here."""
+    """PyTorch's version without importing it, which takes seconds; None: not installed."""
     if importlib.util.find_spec("torch") is None:
         return None
     try:
@@ -284,7 +284,7 @@ def rows_of(job, peak_flops):
 
 
 def ratios(rows, most):
-    """What the table says of the two questions: keep-all against compiled, half against PyTorch's best in as many bytes."""
+    """The two comparisons: keep-all with compiled PyTorch, half with PyTorch's best in as many bytes."""
     done = {(r["program"], r["variant"]): r for r in rows if r.get("step_s")}
     theirs = [r for (program, _), r in done.items() if program == "PyTorch"]
     found = {}
@@ -337,7 +337,7 @@ def save(args, report):
 
 
 def one(args, report, job, with_torch, peak_flops):
-    """Measures one network and puts it into the report; True when something of ckpt failed."""
+    """Measures one network and adds it to the report; True if something of ckpt failed."""
     failed = False
     report["formula"][job.name] = job.formula
     others = [r for r in report["rows"] if (r["network"], r["dtype"]) != (job.name, job.dtype)]

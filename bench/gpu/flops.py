@@ -1,4 +1,4 @@
-"""Floating-point operations of one training step, and what a GPU could do in a second.
+"""Floating-point operations of a training step, and the peak rate of a GPU.
 
 One formula for all networks: 6 for each multiply-add of a matrix product or a convolution (2 forward, 2 for the gradient
 of what went in, 2 for the weight's; the first convolution has no use for the former: 4), and 12 D for each pair of a
@@ -75,7 +75,7 @@ def attention(kind, v):
 
 
 def step(kind, v):
-    """(FLOP of one step, in words)"""
+    """(FLOP of one step, as text)"""
     flop, what = products(kind, v) + attention(kind, v), "image" if kind == "resnet" else "token"
     each = flop / v["batch"] / (1 if kind == "resnet" else v["tokens"])
     return flop, f"{each / 1e9:.4g} GFLOP per {what}"
@@ -103,7 +103,7 @@ def ops_of(layers):
 
 
 def counted(program, name, change, folder):
-    """({op: FLOP of a step}, variables): the plan that keeps all, on a machine with a nanosecond per FLOP and no limit of bytes."""
+    """({op: FLOP of a step}, variables): from the plan that keeps all, on a machine with a nanosecond per FLOP and free bytes."""
     with open(f"{folder}/counter.json", "w") as file:
         json.dump(dict(name="counter", gpu=True, flop_per_s=1e9, bytes_per_s=1e24, launch_ns=0), file)
     with open(f"{ROOT}/models/{name}.json") as file:
@@ -120,7 +120,7 @@ def counted(program, name, change, folder):
 
 
 def check(bin_folder):
-    """Exact for products, convolutions and attention; and nothing else is large."""
+    """Checks that products, convolutions and attention are exact, and that nothing else is large."""
     with tempfile.TemporaryDirectory() as folder:
         for name, kind, change in (("gpt2-124m", "gpt", dict(batch=3, tokens=1024)), ("gpt2-1.5b", "gpt", dict(batch=2, tokens=512)),
                                    ("gpt2-124m", "gpt", dict(batch=2, tokens=1024, vocabulary=50304)),

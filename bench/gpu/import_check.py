@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch records on a GPU, imported, against PyTorch's own figures of the same run.
+"""Imports what PyTorch records on a GPU, and compares it with PyTorch's own figures of the same run.
 
     python3 bench/gpu/import_check.py --bin build/cuda/bin --out OUT                              # on the GPU
     python3 bench/gpu/import_check.py --bin build/release/bin --out OUT --device cpu --tiny       # what a CPU records
@@ -71,7 +71,7 @@ def load(name):
 
 
 def run(program, *rest):
-    """Standard error of the program, which must succeed."""
+    """Runs a program, which must succeed; returns its standard error."""
     done = subprocess.run([os.path.join(args.bin, program), *rest], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{program} {' '.join(rest)}: exit {done.returncode}: {done.stderr.strip()}")
@@ -79,7 +79,7 @@ def run(program, *rest):
 
 
 def compare(what, imported, recorded, within=0.0):
-    """A row; `recorded` None: there is nothing to compare with."""
+    """A row; `recorded` None: nothing to compare with."""
     global wrong
     verdict = "not compared"
     if recorded is not None:
@@ -106,7 +106,7 @@ def peak_of(kind):
 
 
 def snapshot(name, late):
-    """Recorded before there is anything; or begun after a step, as one does when memory runs short."""
+    """Recorded from the start, or only after a step, as users do when memory runs short."""
     if late:
         training = Training()
         training.step()

@@ -1,4 +1,4 @@
-"""What recording by injection costs a PyTorch training script, and that it changes no loss.
+"""Measures the cost of recording by injection for a PyTorch training script, and checks that no loss changes.
 
     python3 bench/gpu/inject_overhead.py --bin build/cuda/bin --out OUT          # on the GPU
     python3 bench/gpu/inject_overhead.py --bin build/release/bin --out OUT --device cpu --tiny   # every path, no GPU
@@ -23,7 +23,7 @@ TINY = dict(blocks=2, hidden=32, heads=2, tokens=16, vocabulary=61, batch=2)
 
 
 def train(arguments):
-    """A training script of somebody else. Prints one line of JSON."""
+    """The training script. Prints one line of JSON."""
     import torch
     from torch import nn
 
@@ -81,7 +81,7 @@ def train(arguments):
         batch = data.to(arguments.device)
         wanted = nn.functional.one_hot(batch[:, 1:].reshape(-1), size["vocabulary"])
         scores = in_range("forward", lambda: network(batch[:, :-1])).view(-1, size["vocabulary"])
-        # no gather and no scatter: those have no deterministic backward on every device
+        # no gather and no scatter, whose backward is not deterministic on every device
         loss = -(scores.log_softmax(-1) * wanted).sum(-1).mean()
         optimizer.zero_grad()
         in_range("backward", loss.backward)
@@ -95,7 +95,7 @@ def train(arguments):
 
 
 def run(arguments, recorded):
-    """One run of the script; its figures, and what ckpt-profile told."""
+    """Runs the script once; returns its figures and the notes of ckpt-profile."""
     script = [sys.executable, os.path.abspath(__file__), "--train", "--device", arguments.device, "--steps",
               str(arguments.steps)] + (["--tiny"] if arguments.tiny else [])
     trace = os.path.join(arguments.out, "inject-trace.json")
@@ -145,7 +145,7 @@ def main():
 
 
 def report(arguments, pairs):
-    """What there is by now, into files: more pairs may not come."""
+    """Writes the results so far to files, because more pairs may not follow."""
     counted = pairs[1:]
     step = [100 * (pair[True]["step"] / pair[False]["step"] - 1) for pair in counted]
     wall = [100 * (pair[True]["wall"] / pair[False]["wall"] - 1) for pair in counted]

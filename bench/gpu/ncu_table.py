@@ -1,4 +1,4 @@
-"""A table of what Nsight Compute wrote: python3 bench/gpu/ncu_table.py FILE.csv (ncu --csv --page raw --print-units base).
+"""Makes a table of Nsight Compute's output: python3 bench/gpu/ncu_table.py FILE.csv (ncu --csv --page raw --print-units base).
 
 A row for each kernel and grid, of its last launch: the attention kernels first, then the others by time. "tensor" and
 "DRAM" are shares of the peak over the kernel's whole time, "warps" the share of the warps that could be resident that
@@ -17,13 +17,13 @@ REGISTERS = "launch__registers_per_thread"
 
 
 def number(row, name):
-    """None where the tool has no such figure on this GPU."""
+    """None if the tool lacks this figure on this GPU."""
     text = (row.get(name) or "").replace(",", "")
     return float(text) if re.fullmatch(r"[0-9.]+(e[+-]?[0-9]+)?", text) else None
 
 
 def launches(path):
-    """The rows behind the line of column names; what the program printed and the line of units are left out."""
+    """The rows after the line of column names, without the program's output and the line of units."""
     with open(path, newline="") as file:
         lines = [line for line in file if line.startswith('"')]
     return [row for row in csv.DictReader(lines) if number(row, TIME) is not None]

@@ -1,6 +1,6 @@
 """GPT-2, BERT-large and ResNet-50 as PyTorch users write them: the layers, parameter counts and optimizers of
 models/*.json. Attention is scaled_dot_product_attention (flash attention on a GPU). The first `net.blocks.recomputed`
-blocks run under torch.utils.checkpoint. Losses are taken of float32 logits, as autocast does and ckpt's sums are."""
+blocks run under torch.utils.checkpoint. Losses use float32 logits, as with autocast, and as ckpt's sums do."""
 import os
 import sys
 
@@ -14,7 +14,7 @@ from networks import Bottleneck  # noqa: E402 (the folder of the CPU's compariso
 
 
 class Blocks(nn.Module):
-    """A sequence of blocks, the first of them recomputed in backward: theirs are the activations that wait longest."""
+    """A sequence of blocks. The first ones are recomputed in backward, because their activations are kept longest."""
 
     def __init__(self, blocks):
         super().__init__()
@@ -112,7 +112,7 @@ class ResNet50(nn.Module):
 
 
 def lowered(net):
-    """`net` in bfloat16, but for batch norms: their parameters and statistics stay float32, as in ckpt."""
+    """`net` in bfloat16, except batch norms, whose parameters and statistics stay float32, as in ckpt."""
     for module in net.modules():
         for name, p in module.named_parameters(recurse=False):
             if not isinstance(module, nn.BatchNorm2d):

@@ -33,7 +33,7 @@ class Overtime(Exception):
 
 
 def bounded(seconds, call):
-    """call(), stopped with Overtime after so long: a compilation knows no limit of its own."""
+    """call(), stopped with Overtime after a time, because a compilation has no limit of its own."""
     def stop(*_):
         raise Overtime("no time")
 
@@ -72,11 +72,11 @@ class Variant:
         return loss
 
     def ready(self, budget=1.0):
-        """Makes self.call anew, runs it until allocator, cuDNN and compiler have settled, and takes the bytes of a step."""
+        """Makes a new self.call, runs it until allocator, cuDNN and compiler have settled, and measures the bytes of a step."""
         self.call = self.net
         if self.compiled:
             functorch_config.activation_memory_budget = budget
-            # A function of its own: compiled code is kept by function, and the budget is no part of the key.
+            # A new function: compiled code is cached by function, and the budget is not part of the key.
             names = {"net": self.net}
             exec("def step(*batch):\n    return net(*batch)\n", names)
             self.call = torch.compile(names["step"])
@@ -87,7 +87,7 @@ class Variant:
         return self.memory["beyond"]
 
     def match_blocks(self):
-        """The fewest recomputed blocks, from the first on, with which a step takes no more than it may."""
+        """The fewest recomputed blocks, from the first on, with which a step fits the limit."""
         side, low, high = self.side, 0, len(self.net.blocks.list)
         if side.matched is None:
             while low < high:
@@ -165,7 +165,7 @@ class Variant:
         return statistics.median(times)
 
     def turn(self, steps):
-        """A round of it; whatever stops one variant must not stop the others."""
+        """A round of a variant; an error of one variant must not stop the others."""
         try:
             self.times.append(self.step_times(steps))
         except Exception as error:  # noqa: BLE001
@@ -177,7 +177,7 @@ class Variant:
 
 
 class Side:
-    """Network and optimizer, and the ways to run them that `job.table` names."""
+    """Network and optimizer, and the variants that `job.table` names."""
 
     def __init__(self, job, left):
         self.type, self.left = "cpu" if job.device == "cpu" else "cuda", left
@@ -194,11 +194,11 @@ class Side:
         self.variants = [Variant(self, name, **how) for name, how in job.table.items()]
 
     def compiled_whole(self, net):
-        """The variant that compiled `net` and recomputes nothing by order, when it has run."""
+        """The variant that compiles `net` and recomputes nothing explicitly, if it has run."""
         return next((v for v in self.variants if v.net is net and v.compiled and not v.blocks and not v.budget and v.memory), None)
 
     def batch_of(self, net):
-        """Images come in the type of the network, as a loader would hand them over."""
+        """Images have the type of the network, as from a loader."""
         return self.batch if net is self.net else self.low_batch
 
     def raise_gradients(self):
@@ -213,7 +213,7 @@ class Side:
         torch._foreach_copy_(list(self.low.parameters()), list(self.net.parameters()))
 
     def bytes_of(self, variant):
-        """Of one step more. On the CPU, which does not count, what autograd saves: enough to try the searches."""
+        """Bytes of one more step. On the CPU, which does not count them, what autograd saves: enough to test the searches."""
         if self.type == "cuda":
             self.optimizer.zero_grad(set_to_none=True)
             self.wait()
@@ -240,7 +240,7 @@ class Side:
             torch.cuda.synchronize()
 
     def release(self):
-        """Another variant's turn comes next."""
+        """Prepares for the turn of another variant."""
         if self.type == "cuda":
             self.optimizer.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()
@@ -259,8 +259,8 @@ def main():
                 v.turn(job.steps)
                 print(json.dumps(dict(of=name, name=v.name, times=v.times, error=v.error, row=v.row())), file=out, flush=True)
 
-    # A variant is warmed up in its first turn, and those before it have another turn with it: in turns, and what comes
-    # first is measured in full when time is short.
+    # A variant warms up in its first turn, and those before it take another turn with it. Variants thus alternate, and the
+    # first ones are measured in full if time is short.
     variants = dict(zip(job.table, side.variants))
     names = list(variants)
     for i in range(len(names)):
