@@ -1,9 +1,9 @@
 /* labels: cuda; on a GPU: 40 s, alone */
-/* The recorder and NVIDIA's libcupti on cuda:0: what the device was given to do is what was recorded, under the tags it
- * was started under, and nothing is lost. Exit code 77 where there is no device, or where recording is refused.
+/* The recorder with NVIDIA's libcupti on cuda:0: the device's work is recorded with its tags, and nothing is lost. Exit
+ * code 77 without a device, or if recording is refused.
  *
- * With CKPT_TEST_EMULATED=1 the same on the emulated device and the double of libcupti, which is told what happened:
- * that this file works, not that CUPTI does. */
+ * With CKPT_TEST_EMULATED=1 it runs on the emulated device and the double of libcupti, which is told what happened.
+ * This tests this file, not CUPTI. */
 #include "tests/support/support_cupti.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static ckpt_device *gpu;
 static bool emulated;
 static void *block, *locked, *host;
 
-/* One thing the device does, and what the double is to say of it. */
+/* One piece of work of the device, and its record by the double. */
 typedef struct deed {
     ckpt_activity_kind kind;
     ckpt_copy_way way;
@@ -152,9 +152,9 @@ static void each_thing_under_its_tag(void **state)
     assert_int_equal(ckpt_rec.count, 0);
 }
 
-/* More than one buffer of ours holds, started faster than they run. Each is there once, under its tag. That they come
- * in order is told, and wanted of the double alone: CUPTI puts the device's clock on the host's as it goes, so two
- * kernels of a microsecond may change places. */
+/* More kernels than one buffer holds, started faster than they run. Each is recorded once, with its tag. Their order is
+ * printed, and required only of the double: CUPTI adjusts the device's clock to the host's as it runs, so two kernels
+ * of a microsecond may be swapped. */
 static void many_kernels(void **state)
 {
     static bool seen[MANY + 1];
@@ -216,13 +216,13 @@ static void set_up(void)
     assert_non_null(host);
     CHECK_OK(gpu->api->reserve(gpu, 2 * BYTES, &block, &err), err);
     CHECK_OK(gpu->api->reserve_host(gpu, BYTES, &locked, &err), err);
-    for (int i = 0; i < TAGS; i++) { /* code comes to the device at its first use */
+    for (int i = 0; i < TAGS; i++) { /* code is loaded at its first use */
         CHECK_OK(deeds[i].run(&err), err);
     }
     CHECK_OK(gpu->api->finish(gpu, &err), err);
 }
 
-/* Opens the recorder where it can be. */
+/* Opens the recorder if possible. */
 static int recorder_set_up(void **state)
 {
     ckpt_err err = {0};

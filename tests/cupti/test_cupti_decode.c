@@ -1,7 +1,7 @@
 /* labels: unit */
-/* One record of CUPTI at a time: bytes put where NVIDIA's documents say, in records as short as the oldest version that
- * is taken and as long as the newest, must come out as what was put in. The seed is printed; a first argument replaces
- * it. */
+/* Decodes one CUPTI record at a time. Values written at the offsets of NVIDIA's documents, in records from the length
+ * of the oldest supported version to that of the newest, must be decoded unchanged. The seed is printed; a first
+ * argument replaces it. */
 #include "tests/support/support_test.h"
 
 #include <assert.h>
@@ -37,8 +37,7 @@ static CUptiResult CUPTIAPI call_name(CUpti_CallbackDomain domain, uint32_t id, 
 
 static const ckpt_cupti cupti = {.cuptiGetCallbackName = call_name};
 
-/* Where a kind keeps what, in bytes from its start; 0: it does not. `least` and `most`: its size in CUPTI 11.8
- * and 13.2. */
+/* The offsets of a kind's fields in bytes; 0: no such field. `least` and `most`: its size in CUPTI 11.8 and 13.2. */
 typedef struct layout {
     uint32_t kind;
     ckpt_activity_kind is;
@@ -80,7 +79,7 @@ static void put64(uint8_t *record, uint32_t at, uint64_t value)
     }
 }
 
-/* A record of `l` that says what `a` says, in memory of exactly `size` bytes, with noise elsewhere. */
+/* A record of layout `l` with the values of `a`, in memory of exactly `size` bytes, with noise elsewhere. */
 static uint8_t *make(const layout *l, uint32_t size, const ckpt_activity *a)
 {
     uint8_t *const record = ckpt_memory_get(size);
@@ -100,7 +99,7 @@ static uint8_t *make(const layout *l, uint32_t size, const ckpt_activity *a)
     put32(record, l->thread, a->thread);
     put64(record, l->address, a->address);
     put64(record, l->name, (uint64_t)(uintptr_t)(a->name[0] != '\0' ? a->name : NULL));
-    /* What else decides over what it is. */
+    /* Other fields that decide what the record is. */
     put32(record, l->is == CKPT_ACTIVITY_ALLOCATE || l->is == CKPT_ACTIVITY_MARK ? 4 : 0, 1); /* allocation; instant */
     put32(record, l->is == CKPT_ACTIVITY_ALLOCATE ? 8 : 0, 3);                                /* of device memory */
     put32(record, l->is == CKPT_ACTIVITY_OVERHEAD ? 8 : l->is == CKPT_ACTIVITY_MARK ? 20 : 0, 2); /* of a thread */
@@ -253,7 +252,7 @@ static void test_markers(void **state)
     assert_int_equal(got.activity.kind, CKPT_ACTIVITY_RANGE);
     assert_string_equal(got.activity.name, "n");
     assert_int_equal(with(12, 4, 4, &got), CKPT_CUPTI_RANGE_END);
-    assert_int_equal(with(12, 4, 8, &got), CKPT_CUPTI_OTHER); /* waiting for a lock of the user's */
+    assert_int_equal(with(12, 4, 8, &got), CKPT_CUPTI_OTHER); /* waiting for a user's lock */
     assert_int_equal(with(12, 4, 0, &got), CKPT_CUPTI_OTHER);
     assert_int_equal(with(12, 16, 12345, &got), CKPT_CUPTI_ACTIVITY);
     assert_int_equal(got.marker, 12345);

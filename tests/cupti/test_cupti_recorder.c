@@ -1,6 +1,5 @@
 /* labels: unit */
-/* The recorder from end to end, against the double of libcupti (tests/cupti_double): what it asks for, what comes out,
- * and every way of not getting it. */
+/* The whole recorder with the double of libcupti (tests/cupti_double): its calls, its results, and every failure. */
 #include "tests/support/support_cupti.h"
 
 #include <stdlib.h>
@@ -88,7 +87,7 @@ static void test_only_what_was_asked_for(void **state)
     assert_int_equal(ckpt_twin.enabled(), always | calls | 1ULL << CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
     ckpt_rec_tagged(3, step);
     ckpt_rec_collect();
-    check_step(3); /* tags come by way of calls, which are not for us */
+    check_step(3); /* tags come with calls, which the recorder does not return */
     assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_CALL), 0);
     assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_ALLOCATE), 0);
     assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_RANGE), 0);
@@ -188,7 +187,7 @@ static void test_clocks_apart(void **state)
     memcpy(bytes, &kernel, sizeof kernel);
     ckpt_twin.record(bytes, sizeof bytes);
     ckpt_twin.record(&call, sizeof call);
-    for (int i = 0; i < 20; i++) { /* among calls that have nothing to do with it */
+    for (int i = 0; i < 20; i++) { /* among unrelated calls */
         CUpti_ActivityAPI other = call;
         other.correlationId = i < 8 ? (uint32_t)i : 10 + (uint32_t)i;
         other.start = 90000;
@@ -218,7 +217,7 @@ static void test_ranges_over_collects_threads_and_numbers(void **state)
 {
     ckpt_rec_begin("");
     ckpt_rec_open();
-    ckpt_twin.run("end; range a; range b"); /* one ends that began before the recording */
+    ckpt_twin.run("end; range a; range b"); /* one that began before the recording ends */
     ckpt_rec_collect();
     assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_RANGE), 0);
     ckpt_twin.run("end; mark m; end");
@@ -230,8 +229,8 @@ static void test_ranges_over_collects_threads_and_numbers(void **state)
     ckpt_rec_end();
 }
 
-/* Many open at once, ended in another order than begun, ends before starts: every one must find its own, whether the
- * numbers fall on few places of a table or all over it. */
+/* Many open ranges, ended in another order, ends before starts: each end must find its start, whether the numbers fall
+ * on few slots of the table or on many. */
 static void check_many_ranges(uint32_t factor)
 {
     ckpt_rec_begin("reverse=1");
@@ -269,7 +268,7 @@ static void test_who_else_records(void **state)
 {
     ckpt_rec_begin("holder=Nsight Systems");
     ckpt_rec_declined("another tool records this process already: Nsight Systems");
-    ckpt_rec.options.library = ckpt_bin_file("libcupti_double_old.so"); /* cannot tell who */
+    ckpt_rec.options.library = ckpt_bin_file("libcupti_double_old.so"); /* does not know who */
     assert_int_equal(setenv("CKPT_CUPTI_DOUBLE", "holder=somebody", 1), 0);
     ckpt_rec_declined("another tool records this process already: CUPTI serves one at a time");
     assert_int_equal(unsetenv("CKPT_CUPTI_DOUBLE"), 0);
@@ -280,7 +279,7 @@ static void test_who_else_records(void **state)
     assert_int_equal(ckpt_recorder_open(&ckpt_rec.options, &second, &err), CKPT_DEVICE);
     assert_string_equal(err.msg, "this process is being recorded already: one recorder at a time");
     ckpt_rec_end();
-    ckpt_rec_begin(""); /* and it is free again after a close */
+    ckpt_rec_begin(""); /* available after a close */
     ckpt_rec_open();
     ckpt_rec_end();
 }
@@ -323,7 +322,7 @@ static void test_what_cupti_refuses(void **state)
     assert_int_equal(ckpt_recorder_pop(ckpt_rec.recorder, &err), CKPT_DEVICE);
     ckpt_rec_end();
     ckpt_rec_begin(
-        "fail=cuptiActivitySetAttribute:27"); /* confidential computing: it records, and takes of the GPU's memory */
+        "fail=cuptiActivitySetAttribute:27"); /* confidential computing: it records, and uses the GPU's memory */
     ckpt_rec_open();
     assert_int_equal(ckpt_rec_told().device_bytes, -1);
     assert_non_null(strstr(ckpt_recorder_describe(ckpt_rec.recorder, &ckpt_rec.arena), "an unknown part of the GPU's"));
@@ -345,7 +344,7 @@ static void test_libraries_that_are_none(void **state)
     assert_int_equal(setenv("CKPT_CUPTI", CKPT_TEST_DOUBLE, 1), 0);
     ckpt_rec_open();
     ckpt_rec_close();
-    ckpt_rec.options.library = CKPT_TEST_DOUBLE; /* the caller's word goes before the variable's */
+    ckpt_rec.options.library = CKPT_TEST_DOUBLE; /* the caller's choice precedes the variable */
     assert_int_equal(setenv("CKPT_CUPTI", "/nowhere", 1), 0);
     ckpt_rec_open();
     assert_int_equal(unsetenv("CKPT_CUPTI"), 0);
@@ -370,7 +369,7 @@ static void test_names_of_versions(void **state)
     }
 }
 
-/* What a sink was given, as text. */
+/* Everything passed to a sink, as text. */
 static void note_down(void *context, const ckpt_activity *activity)
 {
     char *const text = context;
@@ -399,7 +398,7 @@ static void test_a_sink(void **state)
     ckpt_twin.control("running=1");
     ckpt_twin.run("kernel runs 5");
     CHECK_OK(ckpt_recorder_flush(ckpt_rec.recorder, &err), err);
-    assert_int_equal(ckpt_rec_told().odd, 0); /* it waits until it is done, or is given up at the end */
+    assert_int_equal(ckpt_rec_told().odd, 0); /* it stays until it is done, or is dropped at the end */
     CHECK_OK(ckpt_recorder_flush_last(ckpt_rec.recorder, &err), err);
     assert_int_equal(ckpt_rec_told().odd, 1);
     assert_string_equal(text, "");
@@ -418,7 +417,7 @@ static void test_a_sink(void **state)
     assert_string_equal(text, "call cuLaunchKernel 1000;kernel a 10;");
 }
 
-/* The sink is called with a lock of the recorder held: as a fork by another thread finds it. */
+/* The sink is called while a lock of the recorder is held, as a fork by another thread may find it. */
 static void fork_here(void *context, const ckpt_activity *activity)
 {
     (void)activity;
@@ -483,7 +482,7 @@ static void test_buffers_that_come_back_late(void **state)
     assert_int_equal(ckpt_memory_live(), 1); /* CUPTI may still write to it */
     ckpt_twin.deliver();
     assert_int_equal(ckpt_memory_live(), 0);
-    ckpt_twin.run("kernel nobody 5"); /* and when no one records any more it gets no buffer */
+    ckpt_twin.run("kernel nobody 5"); /* after the end of recording it gets no buffer */
     ckpt_twin.control("keep=0");
     ckpt_twin.deliver();
     ckpt_rec_end();
@@ -492,7 +491,7 @@ static void test_buffers_that_come_back_late(void **state)
     ckpt_rec_tagged(7, "kernel old 5");
     ckpt_rec_collect();
     ckpt_rec_close();
-    ckpt_rec_open(); /* another one, which the old buffer does not belong to */
+    ckpt_rec_open(); /* another session, to which the old buffer does not belong */
     ckpt_twin.control("keep=0");
     ckpt_twin.deliver();
     ckpt_rec_tagged(8, "kernel fresh 5");
@@ -502,7 +501,7 @@ static void test_buffers_that_come_back_late(void **state)
     ckpt_rec_end();
 }
 
-/* Before CUDA 12.9 CUPTI crashed when it was given no buffer, and the double does. */
+/* Before CUDA 12.9 CUPTI crashed without a buffer, and so does the double. */
 static void test_an_old_library_gets_a_buffer_when_nobody_records(void **state)
 {
     ckpt_rec_begin("version=26");
@@ -518,7 +517,7 @@ static void test_an_old_library_gets_a_buffer_when_nobody_records(void **state)
     ckpt_rec_end();
 }
 
-/* Starts and ends by hand: twice the same number, an end before its start, names that are gone, and equal starts. */
+/* Handmade starts and ends: a number twice, an end before its start, missing names, and equal starts. */
 static void mark(uint32_t id, bool start, uint64_t at, const char *name)
 {
     const CUpti_ActivityMarker2 marker = {.kind = CUPTI_ACTIVITY_KIND_MARKER,
@@ -565,14 +564,14 @@ static void test_kinds_that_a_library_does_not_have(void **state)
 {
     ckpt_rec_begin("refuse=49");
     ckpt_rec_declined("recording memory failed: CUPTI_RESULT_14 (14)");
-    assert_int_equal(ckpt_twin.enabled(), 0); /* kernels and copies are not left on */
+    assert_int_equal(ckpt_twin.enabled(), 0); /* kernels and copies are disabled */
     ckpt_twin.record(&(CUpti_ActivityAPI){.kind = CUPTI_ACTIVITY_KIND_RUNTIME, .start = 5, .end = 6}, 40);
-    ckpt_twin.deliver(); /* and buffers are not given out any more */
+    ckpt_twin.deliver(); /* and no buffers are handed out any more */
     assert_int_equal(ckpt_memory_live(), 0);
     ckpt_rec.options.memory = false;
     ckpt_rec_open();
     ckpt_rec_end();
-    ckpt_rec_begin(""); /* what was recorded and never collected is given up */
+    ckpt_rec_begin(""); /* recorded but never collected: dropped */
     ckpt_rec_open();
     ckpt_rec_tagged(1, step);
     ckpt_err err = {0};
@@ -592,7 +591,7 @@ static void test_a_record_nobody_knows(void **state)
     ckpt_rec_tagged(1, "kernel before 5");
     ckpt_twin.record(strange, sizeof strange);
     ckpt_rec_tagged(2, "kernel behind 5");
-    ckpt_rec_collect(); /* where it ends nobody knows either: the rest of the buffer is lost */
+    ckpt_rec_collect(); /* its end is unknown too: the rest of the buffer is lost */
     assert_int_equal(ckpt_rec_count(CKPT_ACTIVITY_KERNEL), 1);
     assert_int_equal(ckpt_rec_told().odd, 1);
     ckpt_rec_end();
@@ -607,7 +606,7 @@ static void test_host_memory_is_told(void **state)
     ckpt_rec_collect();
     const int64_t one = ckpt_rec_told().host_bytes;
     assert_in_range(one, 1 << 20, 10 << 20);
-    for (int i = 0; i < 3; i++) { /* buffers are used again */
+    for (int i = 0; i < 3; i++) { /* buffers are reused */
         ckpt_rec_tagged(1, "kernel k 5");
         ckpt_rec_collect();
     }

@@ -1,6 +1,6 @@
 /* labels: unit */
-/* The recorder under load: too little memory, random streams against a plain model, random bytes, threads, streams from
- * files; and NVIDIA's own libcupti, where it is installed without a driver. The seed is printed; a first argument
+/* The recorder under load: too little memory, random streams compared with a plain model, random bytes, threads,
+ * streams from files; and NVIDIA's libcupti, if it is installed without a driver. The seed is printed; a first argument
  * replaces it. */
 #include "tests/support/support_cupti.h"
 
@@ -56,8 +56,8 @@ static void test_too_little_memory(void **state)
     ckpt_rec_end();
 }
 
-/* Memory that comes to an end while records come in, and is there again when they are asked for: all of them, or
- * CKPT_NO_MEMORY; and the next time all of them again. */
+/* Memory runs out while records arrive, and is available when they are collected: the result is all of them or
+ * CKPT_NO_MEMORY, and all of them the next time. */
 static void test_memory_that_was_short_for_a_while(void **state)
 {
     int short_of = 0;
@@ -91,7 +91,7 @@ static void test_memory_that_was_short_for_a_while(void **state)
     assert_in_range(short_of, 5, 39);
 }
 
-/* What the recorder must say of what was run, kept in the plainest way: by the number of the call that started it. */
+/* The expected result, in the simplest form: by the number of the call that started the work. */
 typedef struct plain {
     ckpt_activity_kind kind;
     uint64_t tag;
@@ -194,8 +194,8 @@ static void test_random_streams_against_a_plain_model(void **state)
     }
 }
 
-/* Whatever lies in a buffer: no crash, and what comes out has times one can draw. Pointers are CUPTI's word and are not
- * made up here: kinds with names are left to records that are whole. */
+/* Random buffers must not crash, and results must have valid times. Pointers from CUPTI are trusted, so kinds with
+ * names are tested only with valid records. */
 static void test_random_bytes(void **state)
 {
     static const uint32_t kinds[] = {1, 2, 4, 5, 17, 22, 39, 49, 0, 6, 50, 99, UINT32_MAX};
@@ -269,7 +269,7 @@ static void test_threads(void **state)
     ckpt_rec_end();
 }
 
-/* The same script, live and from files of two versions (CKPT_UPDATE_GOLDEN=1 writes them). */
+/* The same script, run and from files of two versions (CKPT_UPDATE_GOLDEN=1 writes them). */
 static void test_streams_from_files(void **state)
 {
     static const char *const versions[] = {"26", "130001"};
@@ -312,8 +312,8 @@ static void test_streams_from_files(void **state)
     }
 }
 
-/* In a process of its own, which ends without the destructors of NVIDIA's library: that of CUDA 13.2 crashes in them.
- * Its exit status; 77: nothing to see here. */
+/* Runs in a separate process that ends without the destructors of NVIDIA's library, in which CUDA 13.2's crashes.
+ * Returns its exit status; 77: not available. */
 static int apart(int (*check)(void))
 {
     int status = 0;
@@ -370,8 +370,8 @@ static void test_nvidias_library_without_a_driver(void **state)
     }
 }
 
-/* The second of two calls shows when more than the valid bytes are given, and the end as no record at all: how the
- * recorder sees that a buffer was cut off. */
+/* The second of two calls fails if a buffer has more than the valid bytes, and finds no record at the end: this is how
+ * the recorder notices a cut buffer. */
 static bool shows_the_cut(const ckpt_cupti *real)
 {
     static uint64_t bytes[64];
@@ -389,7 +389,7 @@ static bool shows_the_cut(const ckpt_cupti *real)
     return good && real->cuptiActivityGetNextRecord((uint8_t *)bytes, sizeof bytes, &next) == CUPTI_ERROR_INVALID_KIND;
 }
 
-/* Where NVIDIA's library ends a record is where the double does, so that what it plays is as long as the real thing. */
+/* The double's records have the length of NVIDIA's. */
 static int compare_sizes(void)
 {
     static const uint32_t kinds[] = {1, 2, 3, 4, 5, 10, 12, 17, 22, 39, 49};

@@ -1,6 +1,6 @@
 /* labels: unit */
-/* Spools: what was written is read, whatever end the file comes to; nothing else is believed. Traces of activities
- * against a plain recomputation that asks each range whether it holds each call. */
+/* Spools: everything written is read, wherever the file ends, and nothing else is accepted. Traces of activities
+ * compared with a plain recomputation that tests for each range whether it contains each call. */
 #include "tests/support/support_test.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ static int64_t size_of_file(void)
     return status.st_size;
 }
 
-/* Neither ckpt_file_write nor a file cut to nothing and written anew: both wait for the disk. */
+/* Not by ckpt_file_write or truncation: both wait for the disk. */
 static void write_file(const char *bytes, size_t length)
 {
     unlink(path);
@@ -66,7 +66,7 @@ static void write_file(const char *bytes, size_t length)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Any activity that a recorder may give; `name` is kept. */
+/* A random activity as from a recorder; it keeps `name`. */
 static ckpt_activity random_activity(const char *name)
 {
     const bool large = draw(8) == 0;
@@ -139,7 +139,7 @@ static void what_is_written_is_read(void **unused)
     }
 }
 
-/* 8192 numbers for more names than that; and names longer than the longest. */
+/* More names than the 8192 numbers; and names that are too long. */
 static void names_may_be_many_and_long(void **unused)
 {
     (void)unused;
@@ -177,7 +177,7 @@ static void names_may_be_many_and_long(void **unused)
     }
 }
 
-/* A file that ends anywhere gives the activities whose last byte is there. */
+/* A file cut anywhere gives the activities that are complete. */
 static void a_cut_file_gives_what_is_whole(void **unused)
 {
     (void)unused;
@@ -281,7 +281,7 @@ static void what_no_writer_writes_is_refused(void **unused)
 #undef CASE
 }
 
-/* Whatever a byte becomes: read or refused, never more. What AddressSanitizer sees would be the failure. */
+/* With any byte changed a file is read or refused; AddressSanitizer would report errors. */
 static void a_broken_byte_does_no_harm(void **unused)
 {
     (void)unused;
@@ -320,7 +320,7 @@ static void a_broken_byte_does_no_harm(void **unused)
     }
 }
 
-/* Adds until far more than the limit was added; what is read is the first of them, and why it ended. */
+/* Adds far more than the limit; the file has the first of them and the reason of its end. */
 static void add_and_read(ckpt_spool *spool, const char *wanted_word, int least, int most)
 {
     enum { COUNT = 50000 };
@@ -358,7 +358,7 @@ static void recording_stops_where_there_is_no_room(void **unused)
     assert_true(size_of_file() <= 302 << 10);
     add_and_read(fresh(0, INT64_MAX / 2), "disk is nearly full", 0, 0);
 
-    /* A process may have been told to write no long files: beyond that the system sends a signal that ends it. */
+    /* A process may have a limit of file sizes, beyond which the system sends a fatal signal. */
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit low = {300 << 10, before.rlim_max};
@@ -368,7 +368,7 @@ static void recording_stops_where_there_is_no_room(void **unused)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-/* The program may do anything to the folder: what it removed is gone, what it changed is not written to. */
+/* The program may change the folder: removed files stay removed, replaced ones are not written. */
 static void a_file_that_is_not_ours_any_more_is_left_alone(void **unused)
 {
     (void)unused;
@@ -390,7 +390,7 @@ static void a_file_that_is_not_ours_any_more_is_left_alone(void **unused)
     assert_int_equal(size_of_file(), 6);
     ckpt_spool_destroy(spool);
 
-    /* The same process again, as after an exec: a file of its own. */
+    /* The same process after an exec gets a new file. */
     ckpt_spool *second = NULL;
     const ckpt_spool_options options = {folder, "again", 0, 1};
     spool = fresh_spool();
@@ -439,7 +439,7 @@ static void too_little_memory(void **unused)
     (void)unused;
     ckpt_spool_options options = {folder, "p", 0, 1};
     ckpt_spool *const spool = fresh_spool();
-    ckpt_memory_fail_after(0); /* a writer that gets none goes on: names are written again */
+    ckpt_memory_fail_after(0); /* a writer without memory goes on and writes names repeatedly */
     for (int i = 0; i < 300; i++) {
         ckpt_activity one = random_activity(i % 2 == 0 ? "kernel" : "another");
         one.address &= INT64_MAX;
@@ -535,8 +535,8 @@ static ckpt_activity *add(story *s, ckpt_activity_kind kind, ckpt_ns start, ckpt
     return one;
 }
 
-/* Threads that open ranges and call; most calls start something, some of it on another device, some nothing. Ranges of
- * one thread may overlap without being nested (started and ended), begin and end with calls, or be empty. */
+/* Threads that open ranges and make calls. Most calls start work, some of it on another device; some start nothing.
+ * Ranges of a thread may overlap without nesting (started and ended), begin and end with calls, or be empty. */
 static void tell_story(story *s)
 {
     s->count = 0;
@@ -572,7 +572,7 @@ static void tell_story(story *s)
     }
 }
 
-/* The ranges around the call that started `one`, by asking every range. */
+/* The ranges around the call that started `one`, by testing every range. */
 static void plain_layer(const story *s, const ckpt_activity *one, char *layer)
 {
     const ckpt_activity *call = NULL;
@@ -591,7 +591,7 @@ static void plain_layer(const story *s, const ckpt_activity *one, char *layer)
             around[count++] = range;
         }
     }
-    for (int left = count; left > 0; left--) { /* the one that began first, of two the one that ends last */
+    for (int left = count; left > 0; left--) { /* the one that began first; of two, the one that ends last */
         const ckpt_activity **first = NULL;
         for (int i = 0; i < count; i++) {
             if (around[i] != NULL && (first == NULL || around[i]->start_ns < (*first)->start_ns ||
@@ -618,7 +618,7 @@ static void plain_stream(const ckpt_activity *one, int devices, char stream[32])
                                                        : lane);
 }
 
-/* The event of an activity, by what tells activities apart: their bytes, and kernels by their names. */
+/* The event of an activity, found by its bytes, or a kernel's by its name. */
 static const ckpt_event *event_of(const ckpt_trace *trace, const ckpt_activity *one)
 {
     const ckpt_event *found = NULL;
@@ -763,7 +763,7 @@ static void names_are_read_as_written(void **unused)
     }
 }
 
-/* 64 ranges deep and no more, and none of it twice. */
+/* At most 64 nested ranges, none of them twice. */
 static void deep_ranges_are_cut(void **unused)
 {
     (void)unused;

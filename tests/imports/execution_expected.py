@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a graph of an ExecutionTrace must hold, worked out from the raw JSON alone and written from docs/reference/imports.md: a
+"""The expected graph of an ExecutionTrace, computed only from the raw JSON by the rules of docs/reference/imports.md: a
 timeline of objects, one step after the other, sharing no code and no tables with the importer.
 
 Usage: execution_expected.py TRACE.json KINETO.json > EXPECTED.json     (the committed expectations were made so)
@@ -15,7 +15,7 @@ position = {n["id"]: k for k, n in enumerate(trace["nodes"])}
 
 
 def up(node):
-    """The nodes around it, innermost first, itself included."""
+    """The node and the nodes around it, innermost first."""
     while node:
         yield node
         node = by_id.get(node["ctrl_deps"]) if node["ctrl_deps"] != node["id"] else None
@@ -36,7 +36,7 @@ def tensors(side):
         yield from walk(value, side["shapes"][k], side["strides"][k], k)
 
 
-# The last step: what lies in the file up to the end of its annotation, or of the optimizer's step.
+# The last step: the nodes up to the end of its annotation, or of the optimizer's step.
 marks = [n for n in trace["nodes"] if n["name"].startswith("ProfilerStep#")]
 ends = [n for n in trace["nodes"] if n["name"].startswith("Optimizer.step#")]
 if marks:
@@ -97,7 +97,7 @@ def written_arguments(n):
 
 
 class Memory:
-    """One life of one address."""
+    """One value at an address."""
 
     def __init__(self, born, size):
         self.born, self.size, self.last, self.tensors = born, size, born, set()
@@ -162,7 +162,7 @@ for memory in lives:
     elif memory.born >= 0 and memory.parameter and late:
         static["gradients"] = static.get("gradients", 0) + memory.size
 
-# Memory op by op when everything is kept until its last use. A write in place needs no second place.
+# Memory per op if everything is kept until its last use. A write in place needs no second buffer.
 arena = 0
 for i in kept:
     live = 0

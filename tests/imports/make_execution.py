@@ -92,7 +92,7 @@ def words():
 
 
 def record(name, model, data, optimizer, micro_batches=1, zero="first", mark_steps=True, steps=2, wait=2):
-    """`zero`: where gradients are let go. `steps` are in the trace, `wait` before it, so that it finds all state."""
+    """`zero`: where gradients are freed. `steps` are in the trace, `wait` before it, so that it finds all state."""
     trace = os.path.join(folder, f"execution_{name}.json")
     kineto = os.path.join(folder, f"execution_{name}.kineto.json")
     observer = ExecutionTraceObserver().register_callback(trace)

@@ -18,7 +18,7 @@ NODE = "autograd::engine::evaluate_function: "
 
 
 class Two(torch.nn.Module):
-    """A first layer that is run again in backward, and one that is not."""
+    """A first layer that is recomputed in backward, and one that is not."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ def is_op(event):
 
 
 def around(event, events):
-    """The events that contain it, the innermost first. The tree's own parents are no help: a record_function begins in
+    """The events that contain it, the innermost first. The tree's parents do not help: a record_function begins in
     one call of Python and ends in another."""
     inside = [e for e in events if e is not event and e.typed[0] != _EventType.Allocation
               and e.start_tid == event.start_tid

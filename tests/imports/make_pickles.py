@@ -6,7 +6,7 @@ import pickletools
 
 
 def show(value, inside=()):
-    """One form for every type; what contains itself is written @ where it comes again."""
+    """One form for every type; a value inside itself is written as @."""
     if id(value) in inside:
         return "@"
     inside = (*inside, id(value))

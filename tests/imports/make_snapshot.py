@@ -11,7 +11,7 @@ snapshot_training.pickle  What a GPU would have given, as nothing in PyTorch fil
                           allocator: 512-byte rounding, segments of 2 and 20 MiB, best fit, free blocks joined.
 snapshot_ring.pickle      The same with only the last 60 of every 100 entries, as a full ring leaves them.
 
-PyTorch's own reader, torch.cuda._memory_viz, must accept all that it could have written."""
+PyTorch's own reader, torch.cuda._memory_viz, must accept all that PyTorch could have written."""
 import os
 import pickle
 

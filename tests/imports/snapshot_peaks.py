@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a snapshot's totals are, worked out backwards from its final segments: python3 snapshot_peaks.py FILE... > snapshot_expected.txt
+"""The totals of a snapshot, computed backwards from its final segments: python3 snapshot_peaks.py FILE... > snapshot_expected.txt
 The importer goes forwards and needs no final state for what is freed, so the two agree only when both are right."""
 import os
 import pickle

@@ -1,6 +1,6 @@
 /* labels: unit */
-/* Chrome traces: what PyTorch wrote against what a script worked out beside it, random traces against what made them,
- * and the many forms in which tracers write. The seed is printed; a first argument replaces it. */
+/* Chrome traces: PyTorch's files compared with the expectations of a script, random traces compared with their
+ * generator, and the many forms that tracers write. The seed is printed; a first argument replaces it. */
 #include "tests/support/support_core.h"
 
 #include <inttypes.h>
@@ -104,7 +104,7 @@ static void check_recorded(const char *name)
     assert_int_equal(run, ckpt_item_count(&runs));
     assert_int_equal(count[0], need_int(&root, "allocations"));
     assert_int_equal(count[1], need_int(&root, "frees"));
-    assert_int_equal(count[2], need_int(&root, "freed_before") + 1); /* and one of all that nobody frees */
+    assert_int_equal(count[2], need_int(&root, "freed_before") + 1); /* and one for memory that nobody frees */
     assert_int_equal(trace->peak_bytes, need_int(&root, "peak_bytes"));
     assert_int_equal(sum_of(&trace->event[trace->event_count - 1]), need_int(&root, "left_bytes"));
     char note[300];
@@ -113,7 +113,7 @@ static void check_recorded(const char *name)
              "%d operations inside others are left out\n",
              (int)need_int(&root, "before_bytes"), (int)need_int(&root, "freed_before"),
              (int)need_int(&root, "operations") - ckpt_item_count(&runs));
-    assert_string_equal(ckpt_test_notes, note); /* and the recorder's own totals agree, or a note would say so */
+    assert_string_equal(ckpt_test_notes, note); /* the recorder's own totals agree, otherwise there is a note */
     assert_string_equal(trace->recorder, "Kineto");
     assert_false(trace->machine.gpu);
     ckpt_json_close(json);
@@ -153,7 +153,7 @@ static void gpu_path(char path[400])
     snprintf(path, 400, "%s/tests/imports/kineto_gpu_by_hand.json", ckpt_source_dir());
 }
 
-/* Made by hand after the format: kernels by the calls that started them, one GPU of two, blocks of before. */
+/* Made by hand: kernels with their calls, one GPU of two, blocks from before. */
 static void test_a_trace_of_a_gpu(void **state)
 {
     static const wanted_event wanted[] = {
@@ -169,7 +169,7 @@ static void test_a_trace_of_a_gpu(void **state)
         {"void gemm_nt<float, 64, 64>(Params<float>)", "Linear_0", "stream 7", CKPT_SPAN_BACKWARD, 208000, 243000,
          126624, 0},
         {"aten::linear", "Linear_0", "compute", CKPT_SPAN_FREE, 234000, 234000, 124576, 2048},
-        {"Memset (Device)", "", "stream 7", CKPT_SPAN_BACKWARD, 264000, 265000, 124576, 64}, /* by its thread alone */
+        {"Memset (Device)", "", "stream 7", CKPT_SPAN_BACKWARD, 264000, 265000, 124576, 64}, /* only by its thread */
         {"void multi_tensor_apply_kernel()", "", "stream 13", CKPT_SPAN_UPDATE, 418000, 423500, 124576, 0},
         {"ncclDevKernel_AllReduce()", "", "stream 20", CKPT_SPAN_OTHER, 428000, 443000, 124576, 0},
         {"before the recording", "", "compute", CKPT_SPAN_FREE, 438000, 438000, 84576, 40000},
@@ -193,7 +193,7 @@ static void test_a_trace_of_a_gpu(void **state)
                         "7 operations of the CPU are left out: the trace has what ran on the GPU\n");
 }
 
-/* Texts of events, to be put into a file in any order. */
+/* Texts of events, written to a file in any order. */
 typedef struct lines {
     char text[600][220];
     int count;
@@ -211,9 +211,9 @@ static void add_line(lines *all, const char *format, ...)
 
 enum { BLOCKS = 9, CHANGES = 120, OPS_MOST = 200 };
 
-/* What a simulated allocator does, and what of it must be seen in the trace. */
+/* A simulated allocator, and what the trace must have of it. */
 typedef struct simulated {
-    ckpt_bytes total[CHANGES]; /* after each change, as the device has it */
+    ckpt_bytes total[CHANGES]; /* of the device after each change */
     ckpt_ns at[CHANGES];
     int count;
     ckpt_bytes before; /* allocated when the recording begins */
@@ -243,11 +243,11 @@ static void simulate_memory(lines *all, simulated *s)
     }
 }
 
-/* Spans within spans; those at depth 0 are what a lane shows. Gives where the next may begin. */
+/* Nested spans; a lane shows those at depth 0. Returns the earliest begin of the next one. */
 static ckpt_ns simulate_ops(lines *all, int tid, ckpt_ns start, int depth, ckpt_ns *shown, int *shown_count)
 {
     ckpt_ns end = start + (ckpt_ns)ckpt_test_draw(3) *
-                              (ckpt_ns)ckpt_test_draw(20); /* where the first inside begins, perhaps at once */
+                              (ckpt_ns)ckpt_test_draw(20); /* the begin of the first inner span, perhaps at once */
     for (uint64_t k = depth < 4 ? ckpt_test_draw(3) : 0; k > 0 && all->count < OPS_MOST; k--) {
         end = simulate_ops(all, tid, end, depth + 1, NULL, NULL) + (ckpt_ns)ckpt_test_draw(2);
     }
@@ -277,7 +277,7 @@ static const char *shuffled(lines *all)
     return text;
 }
 
-/* The allocator's own total after each change is the trace's; the outermost spans, their number and time too. */
+/* The trace has the allocator's total after each change, and the number and time of the outermost spans. */
 static void test_random_traces(void **state)
 {
     static lines all;
@@ -329,8 +329,8 @@ static void test_random_traces(void **state)
 typedef struct form {
     const char *why;
     const char *text;
-    const char *events; /* "name@stream start-end sum; ..." of all, as the trace has them */
-    const char *note;   /* a part of the ckpt_test_notes; NULL: there are none */
+    const char *events; /* "name@stream start-end sum; ..." of all events */
+    const char *note;   /* a part of ckpt_test_notes; NULL: no notes */
 } form;
 
 static const form forms[] = {

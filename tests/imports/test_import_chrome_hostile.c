@@ -108,7 +108,7 @@ static void test_refusals(void **state)
     assert_int_equal(ckpt_import_chrome("/nowhere/trace.json", NULL, &arena, &trace, &err), CKPT_IO);
 }
 
-/* A file says a name once and the trace says it with each event: a megabyte of it would become gigabytes. */
+/* A file has a name once, a trace with each event: a megabyte of it would become gigabytes. */
 static void test_a_long_name_is_cut(void **state)
 {
     enum { LONG = 100000 };
@@ -133,7 +133,7 @@ static void test_a_long_name_is_cut(void **state)
     }
 }
 
-/* Refused with file and reason on one line, or a trace that our own reader takes. */
+/* Refused with file and reason on one line, or a trace that our own reader accepts. */
 static void check_mutant(const char *path, int number, int *accepted)
 {
     ckpt_arena arena;
@@ -191,7 +191,7 @@ static void test_damaged_files_never_crash(void **state)
     check_damaged(path, (int)ckpt_test_rounds(300, 60));
 }
 
-/* Cut after each byte: what is whole is taken, never more. */
+/* Cut after each byte: only whole events are imported. */
 static void test_cut_files(void **state)
 {
     char path[400], text[9000];

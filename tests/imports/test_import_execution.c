@@ -1,6 +1,6 @@
 /* labels: unit */
-/* ExecutionTraces that PyTorch wrote (tests/imports/make_execution.py), against what a program of its own worked out of
- * the same JSON (execution_expected.py) and against the memory that PyTorch had in that run. */
+/* ExecutionTraces from PyTorch (tests/imports/make_execution.py), compared with the results of a separate program on
+ * the same JSON (execution_expected.py) and with PyTorch's memory in that run. */
 #include "tests/support/support_test.h"
 
 #include <stdio.h>
@@ -100,7 +100,7 @@ static bool lists(expected *e, const char *key, const char *wanted)
     return false;
 }
 
-/* The most that is in memory beside the static block when each buffer is freed after its last use. */
+/* The peak beside the static block if each buffer is freed after its last use. */
 static ckpt_bytes keep_all_bytes(const ckpt_graph *g)
 {
     int *const last = calloc((size_t)g->buffer_count + 1, sizeof *last);
@@ -172,8 +172,8 @@ static void test_graphs_hold_what_was_worked_out_of_the_json(void **state)
         const ckpt_bytes arena_bytes = keep_all_bytes(g);
         CHECK(arena_bytes == member(&e, "arena_bytes"), "%s: keep-all %lld bytes, wanted %lld", runs[r],
               (long long)arena_bytes, (long long)member(&e, "arena_bytes"));
-        /* What the graph cannot know: what Python still holds. It held the loss of the step before in these runs, and
-         * nothing else: under one part in 500. */
+        /* The graph does not know what Python still holds. In these runs this was only the loss of the previous step:
+         * less than 1/500. */
         const int64_t real = member(&e, "pytorch_peak_bytes");
         printf("%-12s keep-all %lld bytes, PyTorch had %lld: %.4f\n", runs[r], (long long)arena_bytes, (long long)real,
                (double)arena_bytes / (double)real);
@@ -200,7 +200,7 @@ static void test_without_a_kineto_trace_times_are_bytes_moved(void **state)
     }
 }
 
-/* Writing and reading give the same graph; plans of it pass the checker at every budget that has one. */
+/* Writing and reading give the same graph; plans of it pass the checker at every feasible budget. */
 static void test_graphs_are_written_read_and_planned(void **state)
 {
     for (int r = 0; r < RUNS; r++) {

@@ -40,7 +40,7 @@ static void test_times_of_kernels_and_of_ops(void **state)
     ckpt_test_has(ckpt_test_notes, "10 of 11 are not in");
 }
 
-/* Bad input: one replacement in the trace, or in the times, and how the message goes on behind the file's name. */
+/* Bad input: one replacement in the trace or the times, and the message after the file's name. */
 typedef struct refusal {
     bool in_times;
     const char *old, *fresh, *wanted;
@@ -114,7 +114,7 @@ static void test_what_is_refused(void **state)
     ckpt_arena_fini(&none);
 }
 
-/* Damage that leaves most of it JSON: a digit, a name, a chunk of elsewhere, an end. */
+/* Damage that mostly leaves valid JSON: a digit, a name, a chunk from elsewhere, a cut end. */
 static size_t damage(char *bytes, size_t count)
 {
     static const char telling[] = "{}[]\",:0123456789-.#!()e ";

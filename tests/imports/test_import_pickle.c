@@ -1,7 +1,7 @@
 /* labels: unit */
-/* Pickles as data: what Python pickled (tests/imports/pickles.txt) reads back as Python showed it, every opcode that
- * names or runs code is refused by its name, and nothing that is cut off, damaged or made up crashes or costs more than
- * its size. The seed is printed; a first argument replaces it. */
+/* Pickles as data. Python's pickles (tests/imports/pickles.txt) give the values that Python showed. Every opcode that
+ * names or runs code is refused by name. No cut, damaged or invented pickle crashes the reader or costs more than its
+ * size. The seed is printed; a first argument replaces it. */
 #include "tests/support/support_core.h"
 
 #include <stdio.h>
@@ -64,8 +64,8 @@ static void show(const ckpt_pickle_value *value, const ckpt_pickle_value **insid
     }
 }
 
-/* Read from a copy of exactly that size, so that AddressSanitizer sees every read beyond it; give what came of it,
- * shown if `wanted` is. */
+/* Reads from a copy of exactly that size, so that AddressSanitizer sees reads beyond it; returns the result, as text if
+ * `wanted` is given. */
 static ckpt_code read_bytes(const char *bytes, size_t length, const char *wanted, ckpt_err *err)
 {
     ckpt_arena arena;
@@ -156,7 +156,7 @@ static void test_what_python_pickled(void **state)
 typedef struct row {
     const char *names, *bytes;
     size_t length;
-    const char *wanted; /* the value, or what the message says */
+    const char *wanted; /* the value, or a part of the message */
 } row;
 #define ROW(names, bytes, wanted)                                                                                      \
     {                                                                                                                  \
@@ -183,9 +183,9 @@ static void test_opcodes_python_does_not_write(void **state)
         ROW("POP",
             "\x80\x02K\1(K\2"
             "00.",
-            "1"), /* the second takes the mark */
+            "1"), /* the second removes the mark */
         ROW("SETITEMS", "\x80\x02}(K\1K\2K\1K\3u.", "{1:2,1:3}"),
-        /* MEMOIZE takes the number of values there are, not the one after the highest */
+        /* MEMOIZE uses the number of entries, not the highest number plus one */
         ROW("MEMOIZE", "\x80\4(K\7q\5q\5K\x08\x94h\1t.", "(7,8,8)"),
         ROW("STOP", "\x80\x02N.and what follows", "None"),
     };
@@ -298,7 +298,7 @@ static void test_cut_off_at_every_byte(void **state)
     }
 }
 
-/* Bytes without sense, most of them opcodes that do something; and Python's with a few bytes changed. */
+/* Random bytes, most of them valid opcodes; and Python's pickles with a few bytes changed. */
 static void test_random_and_damaged(void **state)
 {
     static const char telling[] = "(()]}NNK\1M..euastq\0h\0\x88\x89\x85\x86\x87\x8f\x90\x91\x94\x94"
@@ -330,7 +330,7 @@ static void test_random_and_damaged(void **state)
     CHECK(accepted > rounds / 100 && accepted < rounds / 2, "%d of %d accepted", accepted, rounds);
 }
 
-/* 61 lists, each twice in the next, all in one tuple: 2^60 values to who walks it as a tree, 61 to who reads it. */
+/* 61 lists, each twice in the next, all in one tuple: 2^60 values as a tree, 61 as a graph. */
 static void test_shared_references_stay_shared(void **state)
 {
     enum { LISTS = 61 };
@@ -387,7 +387,7 @@ static ckpt_code starved(void *context, ckpt_err *err)
     return code;
 }
 
-/* Enough of everything that each place that allocates does so in a block of the arena of its own. */
+/* So much of everything that each allocation gets a block of the arena of its own. */
 static void test_starved(void **state)
 {
     enum { COUNT = 20000 };

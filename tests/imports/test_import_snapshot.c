@@ -1,6 +1,7 @@
 /* labels: unit */
-/* Memory snapshots as traces: the totals of what PyTorch wrote against those worked out backwards by a script
- * (tests/imports/snapshot_expected.txt), every event against a plain recomputation, and small snapshots by hand. */
+/* Memory snapshots as traces: totals of PyTorch's files compared with those that a script computes backwards
+ * (tests/imports/snapshot_expected.txt), every event compared with a plain recomputation, and small handmade
+ * snapshots. */
 #include "tests/support/support_snapshot.h"
 
 #include <stdio.h>
@@ -73,8 +74,8 @@ static const ckpt_event *find_event(const ckpt_trace *trace, const char *name, c
     return NULL;
 }
 
-/* Names from stacks, layers from metadata, ranges from annotations, what the allocator did; categories where the file
- * has them. */
+/* Names from stacks, layers from metadata, ranges from annotations, events of the allocator; categories if the file has
+ * them. */
 static void test_what_events_say(void **state)
 {
     CKPT_TEST_ARENA(arena);
@@ -109,8 +110,8 @@ static void test_what_events_say(void **state)
 
 typedef struct row {
     const char *what, *text;
-    long long peak, before, last; /* bytes allocated: most, at the first event of the file, at the end */
-    const char *note;             /* NULL: none at all but that of times */
+    long long peak, before, last; /* allocated bytes: the most, at the first event of the file, at the end */
+    const char *note;             /* NULL: only the note about times */
 } row;
 
 static void test_by_hand(void **state)
@@ -209,7 +210,7 @@ static void test_by_hand(void **state)
     }
 }
 
-/* Segments come and go: outside is what is reserved and not allocated, worked out from the end. */
+/* Segments come and go: outside is reserved minus allocated, computed from the end. */
 static void test_outside_is_reserved_and_unused(void **state)
 {
     static const ckpt_bytes outside[] = {100 - 30, 300 - 30, 300 - 70, 300 - 70, 100 - 70, 100 - 30};
@@ -230,7 +231,7 @@ static void test_outside_is_reserved_and_unused(void **state)
         assert_int_equal(trace->event[i].bytes[CKPT_CAT_OUTSIDE], outside[i]);
     }
     assert_string_equal(trace->event[3].name, "out of memory: 4000 bytes wanted, 12 free");
-    assert_int_equal(trace->event[4].start_ns, 2000); /* not before the entry before it */
+    assert_int_equal(trace->event[4].start_ns, 2000); /* not before the previous entry */
     assert_int_equal(trace->time_ns, 4000);
     assert_int_equal(trace->peak_bytes, 70);
     assert_non_null(strstr(ckpt_test_notes, "1 entries have a time before that of the entry before them"));

@@ -1,6 +1,6 @@
 /* labels: unit */
-/* Memory snapshots that are wrong, damaged or mean harm: refused with file and place, without running what they say,
- * and without costing more than their size. The seed is printed; a first argument replaces it. */
+/* Memory snapshots that are wrong, damaged or malicious: refused with file and place, without running their code, and
+ * without costing more than their size. The seed is printed; a first argument replaces it. */
 #include "tests/support/support_snapshot.h"
 
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Both files touch a file when Python loads them. */
+/* Both pickles would touch a file if Python loaded them. */
 static void test_code_is_never_run(void **state)
 {
     static const char global[] = "\x80\2cposix\nsystem\nX\x0c\0\0\0touch pwned1\x85R.";
@@ -94,7 +94,7 @@ static void test_code_is_never_run(void **state)
     CHECK(access("pwned1", F_OK) != 0 && access("pwned2", F_OK) != 0, "what the pickle says was run");
 }
 
-/* What refers to itself or to one thing many times must neither hang nor cost more than its size. */
+/* Values that contain themselves, or one value many times, must not hang or cost more than their size. */
 static void test_bombs(void **state)
 {
     enum { TIMES = 20000 };
@@ -140,7 +140,7 @@ static void test_bombs(void **state)
     }
 }
 
-/* Of a dict the last 64 keys are looked at: one of 100 000 that 100 000 entries share is not searched through. */
+/* Only the last 64 keys of a dict count: a dict of 100 000 that 100 000 entries share is not searched through. */
 static void test_large_dicts_are_not_searched(void **state)
 {
     static char text[4000];

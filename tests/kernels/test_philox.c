@@ -1,6 +1,6 @@
 /* labels: unit */
-/* Philox against the authors' known answers (Random123, kat_vectors), its convention of counters, and what is built
- * on it: uniforms, the keep threshold, and the copy that works on many blocks at once. */
+/* Philox compared with the authors' known answers (Random123, kat_vectors); its counters, uniforms, the keep threshold,
+ * and the function that computes many blocks at once. */
 #include "tests/support/support_test.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ static void uniform_is_never_zero_and_reaches_one(void **state)
     assert_true(fabs(sum / (4.0 * count) - 0.5) < 5 * 0.29 / 512);
 }
 
-/* The integer test must say the same as the comparison it stands for, on both sides of the edge and far away. */
+/* The integer test must agree with the comparison of uniforms, on both sides of the threshold and far away. */
 static void threshold_is_the_comparison(void **state)
 {
     static const double p[] = {0.0, 1e-12, 0.1, 0.25, 0.3, 0.5, 0.7, 0.9, 0.999999, 1.0 - 0x1p-53, 1.0, 2.0};
@@ -77,8 +77,8 @@ static void threshold_is_the_comparison(void **state)
     assert_int_equal(ckpt_philox_threshold(1.0), UINT64_C(1) << 32);
 }
 
-/* Many blocks at once give the words of one block after another: all lengths around the chunk, and a carry from the
- * low into the high word of the block number in the middle of a chunk. */
+/* Many blocks at once have the words of single blocks: for all lengths around the chunk, and with a carry from the low
+ * to the high word of the block number inside a chunk. */
 static void many_blocks_are_the_same_blocks(void **state)
 {
     static const uint64_t first[] = {0, 4, 1000, UINT64_C(4) * 0xfffffff0, (UINT64_C(1) << 40) - 64};

@@ -15,7 +15,7 @@ enum { SLOTS = 12, BIG = 100000000 };
 static const char *program;
 static ckpt_ranks *ranks;
 
-/* Bytes that only this sender, tag and message have. */
+/* Bytes that are unique to this sender, tag and message. */
 static void fill(unsigned char *bytes, size_t count, int from, int tag, int number)
 {
     uint64_t x = (uint64_t)(from * 7919 + tag * 104729 + number * 1299709 + 1);
@@ -35,7 +35,7 @@ static void check_filled(const unsigned char *bytes, size_t count, int from, int
     ckpt_memory_put(wanted);
 }
 
-/* Every rank sends `bytes` to the next one and gets as many from the one before, both at once. */
+/* Every rank sends `bytes` to the next one and receives as many from the previous one at the same time. */
 static void around(size_t bytes)
 {
     const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
@@ -65,7 +65,7 @@ static void sizes(void **state)
     }
 }
 
-/* What is larger than a count is split: with a limit of 1000 bytes and pieces of 7 all sizes around the limit are. */
+/* Messages beyond an MPI count are split: tests all sizes around a limit of 1000 bytes with pieces of 7. */
 static void split(void **state)
 {
     static const size_t all[] = {0, 999, 1000, 1001, 1007, 1008, 100003};
@@ -106,7 +106,7 @@ static void order(void **state)
     }
 }
 
-/* Slots again and again, and no memory of ours. */
+/* Slots are reused many times, and we allocate nothing. */
 static void reused(void **state)
 {
     const int64_t live = ckpt_memory_live();
@@ -165,7 +165,7 @@ static void wrong(void **state)
         assert_int_equal(ckpt_ranks_receive(ranks, bad[i][0], bad[i][1], bad[i][2], &byte, 1, &err), CKPT_DEVICE);
     }
     assert_int_equal(ckpt_ranks_wait(ranks, SLOTS, &err), CKPT_DEVICE);
-    if (count > 1) { /* a slot that is taken; a message that is shorter than was wanted, or longer */
+    if (count > 1) { /* a slot in use; a message that is shorter than wanted, or longer */
         char four[4] = "abc";
         CHECK_OK(ckpt_ranks_send(ranks, 0, other, 32767, "0123456", count == 2 ? 3 : 5, &err), err);
         CHECK_OK(ckpt_ranks_receive(ranks, 1, (rank + count - 1) % count, 32767, four, 4, &err), err);
@@ -177,14 +177,14 @@ static void wrong(void **state)
     CHECK_OK(ckpt_ranks_barrier(ranks, &err), err);
 }
 
-/* Messages around until rank `victim` dies or gives up at a moment of its own. */
+/* Messages in a ring until rank `victim` dies or gives up at some moment. */
 static int until_death(int victim, bool gives_up)
 {
     const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
     static unsigned char out[100000], in[100000];
     ckpt_err err = {0};
     ckpt_code code = CKPT_OK;
-    signal(SIGTERM, SIG_IGN); /* mpirun's, when a rank has died: as ckpt-train, which handles it */
+    signal(SIGTERM, SIG_IGN); /* from mpirun after the death of a rank; ckpt-train handles it too */
     ckpt_ranks_note(ranks, "the last state is s.bin");
     const int last = 1 + (int)(time(NULL) * 7919 % 200);
     for (int i = 0; code == CKPT_OK; i++) {
@@ -253,7 +253,7 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
-/* Rank `victim` of four ends: the three others say so, each once, and nothing else of ours is said. */
+/* Rank `victim` of four ends: each of the others prints one line, and nothing else of ours is printed. */
 static void end_of(int victim, bool gives_up)
 {
     char mode[16], output[16384], line[200];

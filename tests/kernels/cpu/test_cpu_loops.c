@@ -1,7 +1,7 @@
 /* labels: contract */
-/* The loop kernels of the CPU at sizes where the work is cut into blocks and dealt to threads; test_op_contract does
- * the small shapes. Forward against the float64 reference, gradients against its difference along a random direction,
- * and the bits of one, two and three threads against each other. */
+/* The CPU's loop kernels at sizes that are split into blocks for threads; test_op_contract has small shapes. Compares
+ * forward with the float64 reference, gradients with its difference along a random direction, and the bits of one, two
+ * and three threads. */
 #include "tests/support/support_test.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static double noise(void)
     return (double)(random_state >> 40) / 0x1p23 - 1.0;
 }
 
-/* Place in memory of element `number` of the written order. */
+/* The position in memory of element `number` of the logical order. */
 static int64_t place(const ckpt_shape *shape, bool value, int64_t number)
 {
     if (shape->rank != 4 || !value) {
@@ -87,7 +87,7 @@ static int64_t place(const ckpt_shape *shape, bool value, int64_t number)
     return at;
 }
 
-/* One tensor: in double as written, and in float or int32 as it lies in memory. */
+/* One tensor: in double in logical order, and in float or int32 in memory order. */
 typedef struct both {
     ckpt_tensor tensor;
     bool value;
@@ -226,7 +226,7 @@ static double weighted(const trial *t, both *w)
     return sum;
 }
 
-/* d(sum w y) along a random direction in `x` against the kernel's gradient times the direction. */
+/* Compares d(sum w y) along a random direction in `x` with the kernel's gradient times the direction. */
 static void check_gradient(const trial *t, both *x, const float *grad, both *w, const char *what, int number)
 {
     const double h = 1e-5;
@@ -250,7 +250,7 @@ static void check_gradient(const trial *t, both *x, const float *grad, both *w, 
     }
     memcpy(x->real, start, (size_t)x->count * sizeof *start);
     const double wanted = (side[0] - side[1]) / (2.0 * h);
-    /* rounding of single terms to float, mostly of either sign; a block left out is off by hundredths of the size */
+    /* covers rounding of single terms to float, of either sign; a missing block changes the sum by hundredths */
     CHECK(fabs(product - wanted) <= 5e-7 * size + 1e-7,
           "%s: gradient of %s %d along a direction: %g, wanted %g (size %g)", t->which->op, what, number, product,
           wanted, size);
@@ -288,7 +288,7 @@ static result collect_all(const trial *t)
     return r;
 }
 
-/* NaN everywhere a backward must write, and behind it. */
+/* NaN wherever backward must write, and behind that. */
 static void spoil(const trial *t)
 {
     for (int k = 0; k < t->node->in_count; k++) {
@@ -301,7 +301,7 @@ static void spoil(const trial *t)
     }
 }
 
-/* With `adds` the gradients come on top of what is there. */
+/* With `adds` gradients are added to existing values. */
 static void check_adds(trial *t, const result *plain)
 {
     for (int k = 0; k < t->node->in_count; k++) {

@@ -1,5 +1,5 @@
 /* labels: unit */
-/* The CPU device: names, memory, binding, staging of gradients that are added, and complaints about data. */
+/* The CPU device: names, memory, binding, staging of added gradients, and errors in data. */
 #include "tests/support/support_test.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ static void memory(void **state)
     ckpt_device_close(device);
 }
 
-/* What the system refuses is one clear error: sizes that cannot be, and a limit on the process. */
+/* Memory that the system refuses is a clear error: impossible sizes, and a limit of the process. */
 static void memory_refused(void **state)
 {
     ckpt_device *const device = open_cpu(1);
@@ -115,7 +115,7 @@ static void memory_refused(void **state)
     ckpt_device_close(device);
 }
 
-/* Whatever can be trained can be run: adding an op or an optimizer without a kernel fails here. */
+/* Every op and optimizer has a kernel: adding one without fails here. */
 static void kernels_for_everything(void **state)
 {
     ckpt_device *const device = open_cpu(1);
@@ -167,7 +167,7 @@ static void binding(void **state)
     assert_null(bound.kernel);
     ckpt_device_unbind(&bound); /* twice is fine */
 
-    /* What the op allows is enough for its kernel. */
+    /* The op's workspace is enough for its kernel. */
     CHECK_OK(ckpt_device_bind(device, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL, &bound,
                               &err),
              err);
@@ -212,8 +212,8 @@ static void starved(void **state)
     test_model_fini(&m);
 }
 
-/* mul does not add by itself and reads both inputs, which here are one value with one gradient: the first part is
- * written, the second staged and added; then both staged on top of an older gradient. */
+/* mul does not add and reads both inputs, which here are one value with one gradient: the first part is written, the
+ * second staged and added; then both are staged and added to an older gradient. */
 static void staging(void **state)
 {
     enum { COUNT = 20003 };
@@ -266,8 +266,8 @@ static void staging(void **state)
     ckpt_device_close(device);
 }
 
-/* Parameters are staged behind the inputs, and the kernel's own workspace comes last: an LSTM cell whose gradients
- * all add gives what it was plus what it gives without. */
+/* Parameters are staged after inputs, and the kernel's own workspace comes last: an LSTM cell that adds all gradients
+ * gives the old value plus the gradient. */
 static void staging_of_parameters(void **state)
 {
     enum { N = 3, I = 5, H = 7, ROOM = 1 << 16 };
@@ -335,8 +335,7 @@ static void staging_of_parameters(void **state)
     ckpt_device_close(device);
 }
 
-/* Wrong numbers in the data are an error that names the place and the value, forward and backward, never an access
- * out of bounds. */
+/* Wrong numbers in the data are an error with position and value, forward and backward: no access is out of bounds. */
 static void wrong_numbers(void **state)
 {
     static const struct {
@@ -407,7 +406,7 @@ static void wrong_numbers(void **state)
     ckpt_device_close(device);
 }
 
-/* No row counts: the mean is not a number, the gradient is zero, as in PyTorch. */
+/* If no row counts, the mean is NaN and the gradient is zero, as in PyTorch. */
 static void all_rows_ignored(void **state)
 {
     ckpt_device *const device = open_cpu(1);
@@ -438,7 +437,7 @@ static void all_rows_ignored(void **state)
     ckpt_device_close(device);
 }
 
-/* Dropout: the mask is a function of seed, step and layer, the same backward as forward, and absent when evaluating. */
+/* Dropout: the mask depends on seed, step and layer only, is the same backward, and absent when evaluating. */
 static void dropout_masks(void **state)
 {
     enum { COUNT = 40000 };
@@ -481,8 +480,8 @@ static void dropout_masks(void **state)
     ckpt_device_close(device);
 }
 
-/* The gradient of a loss for `arriving` at it; NULL: nothing arrives. Inputs: N rows of K numbers, and targets that
- * are classes, or numbers where the op wants numbers. */
+/* The gradient of a loss with the gradient `arriving`; NULL: none. Inputs: N rows of K numbers, and targets that are
+ * classes, or numbers if the op wants numbers. */
 static void loss_gradient(ckpt_device *device, const ckpt_node *node, const float *arriving, float *grad)
 {
     enum { N = 37, K = 23 };
@@ -508,8 +507,8 @@ static void loss_gradient(ckpt_device *device, const ckpt_node *node, const floa
     ckpt_device_unbind(&bound);
 }
 
-/* Every loss multiplies by the gradient that arrives at it, exactly for a power of two: what the loss's scale and the
- * share of a micro-batch are made of. Nothing arriving is 1. */
+/* Every loss multiplies by its own gradient, exactly for a power of two, as the loss scale and the weight of a
+ * micro-batch are. Without one it is 1. */
 static void losses_honour_what_arrives(void **state)
 {
     enum { COUNT = 37 * 23 };
@@ -544,8 +543,8 @@ static void losses_honour_what_arrives(void **state)
     ckpt_device_close(device);
 }
 
-/* Sums of squares against one plain loop, and the same bits for any number of threads, at every kind of length. All
- * partial sums of the loop are positive, so that both are within count / 2 roundings of the truth. */
+/* Compares sums of squares with a plain loop, and the bits for different numbers of threads, at all kinds of lengths.
+ * All partial sums are positive, so both results are within count / 2 roundings of the exact sum. */
 static void squares(void **state)
 {
     enum { MOST = 300007 };
@@ -602,7 +601,7 @@ static void clipping_scale(void **state)
     static const struct {
         double sum[5];
         int count;
-        double base, most, length; /* length: of base times the vector */
+        double base, most, length; /* length: the norm of base times the vector */
     } cases[] = {
         {{9, 16}, 2, 1, 1, 5},       {{9, 16}, 2, 1, 5, 5},
         {{9, 16}, 2, 1, 5.1, 5},     {{9, 16}, 2, 0.25, 1, 1.25},
@@ -625,7 +624,7 @@ static void clipping_scale(void **state)
     CHECK_OK(device->api->clip_scale(device, nothing, 3, 1, 1, &scale, &err), err);
     assert_true(isnan(scale));
     CHECK_OK(device->api->clip_scale(device, everything, 2, 1, 1, &scale, &err), err);
-    assert_true(scale == 0.0f); /* as in PyTorch: what is infinite becomes NaN when it is multiplied by that */
+    assert_true(scale == 0.0f); /* as in PyTorch: infinite values become NaN when multiplied by it */
     ckpt_device_close(device);
 }
 

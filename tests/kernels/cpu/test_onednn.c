@@ -1,7 +1,7 @@
 /* labels: unit */
-/* The heavy CPU kernels at odd shapes: forward against the double-precision references, backward against central
- * differences of those, bits against a second run at other addresses with another workspace content, and heap
- * use while they run. */
+/* The heavy CPU kernels at odd shapes. Compares forward with double-precision references, backward with their central
+ * differences, and bits with a second run at other addresses and with other contents of the workspace. Measures their
+ * use of the heap. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #define METERED 1
 #endif
 
-/* What is taken from the heap while watched; glibc's own functions do the work. */
+/* Counts heap allocations while watching; glibc's functions do the work. */
 static int64_t heap_blocks, heap_bytes;
 static int heap_watch;
 
@@ -183,7 +183,7 @@ static void rig_close(rig *r)
     test_model_fini(&r->model);
 }
 
-/* Runs one direction under the heap meter. Backward sees what the op declared, as the executor shows it. */
+/* Runs one direction and counts heap allocations. Backward gets what the op declared, as from the executor. */
 static void rig_run(rig *r, bool backward)
 {
     const ckpt_node *n = &r->node;
@@ -226,7 +226,7 @@ static void rig_run(rig *r, bool backward)
     CHECK_OK(code, err);
 }
 
-/* Where element `i` of the memory order (rank 4: channels last) stands in the written order. */
+/* The logical index of element `i` in memory (rank 4: channels last). */
 static int64_t written(const ckpt_shape *s, int64_t i)
 {
     if (s->rank != 4) {
@@ -243,7 +243,7 @@ static double *wide(int64_t count)
     return made;
 }
 
-/* What the references read: everything in double and in written order. */
+/* The input of the references: everything in double and in logical order. */
 typedef struct mirror {
     double *in[3], *param[2], *out, *saved[2], *stat[2];
     ckpt_reference reference;
@@ -301,9 +301,9 @@ static double loss(const rig *r, const mirror *m)
     return sum;
 }
 
-/* Central differences with h = 1e-5: error h^2 times a third derivative, and 1e-16 |loss| / h of rounding: both far
- * below what single precision leaves. `before`: what was there when the kernel added; `shape`: of a value; NULL for a
- * parameter, which lies as written. */
+/* Central differences with h = 1e-5 have an error of h^2 times a third derivative, and 1e-16 |loss| / h of rounding:
+ * both far below single precision. `before`: the old values if the kernel adds; `shape`: of a value; NULL: a parameter,
+ * which is stored in logical order. */
 static void check_gradient(const rig *r, const mirror *m, double *moved, const ckpt_shape *shape,
                            const tensor *gradient, const float *before)
 {
@@ -351,8 +351,8 @@ static void check_same(const tensor *a, const tensor *b, const char *op, const c
           "%s: other bits of %s at other addresses", op, what);
 }
 
-/* oneDNN's tables of arguments, and a team of libgomp's when the number of threads changes: all that one run takes from
- * the heap, whether it gives it back or not. Everything else must lie in the workspace. */
+/* One run may allocate only oneDNN's tables of arguments, and a team of libgomp if the number of threads changes, freed
+ * or not. Everything else must be in the workspace. */
 enum { HEAP_ALLOWED = 8192 };
 
 static void check_heap(const rig *r, bool backward, const char *attrs)
@@ -370,7 +370,7 @@ static void check(int inputs, int rank, const int64_t *dim, const char *op, cons
     rig_open(&recomputed, inputs, rank, dim, op, attrs, 3, wants_input);
     memset(recomputed.workspace.at, 0x3e, (size_t)recomputed.workspace.count * sizeof(float));
     for (int backward = 0; backward < 2; backward++) {
-        rig_run(&r, backward == 1); /* once to warm up lazily made things: thread teams */
+        rig_run(&r, backward == 1); /* warms up thread teams */
         rig_run(&r, backward == 1);
         check_heap(&r, backward == 1, attrs);
         rig_run(&recomputed, backward == 1);
@@ -406,7 +406,7 @@ static void linear(void **unused)
     check(1, 1, DIMS(12), "linear", "features=10", true);
 }
 
-/* The allowance covers the products that add, at every size class: a shape beyond it would be refused by prepare. */
+/* The workspace is enough for products that add, at every size class; otherwise prepare would refuse the shape. */
 static void linear_allowances(void **unused)
 {
     (void)unused;
@@ -437,7 +437,7 @@ static void linear_allowances(void **unused)
     threads = before;
 }
 
-/* Gradients added to what is there. */
+/* Gradients added to existing values. */
 static void linear_adds(void **unused)
 {
     (void)unused;
@@ -498,7 +498,7 @@ static void conv2d(void **unused)
     }
 }
 
-/* Filters that the library's best code does not know were refused the workspace their op had stated. */
+/* Filters that the library's best code lacks were once refused within their op's workspace. */
 static void odd_convolutions_fit_their_allowance(void **unused)
 {
     (void)unused;
@@ -550,7 +550,7 @@ static void norms(void **unused)
     check(1, 1, DIMS(5), "layernorm", "", false);
 }
 
-/* Statistics move once, by PyTorch's formula (unbiased variance), and serve evaluation. */
+/* Statistics are updated once, by PyTorch's formula (unbiased variance), and used in evaluation. */
 static void running_statistics(void **unused)
 {
     (void)unused;
@@ -581,7 +581,7 @@ static void running_statistics(void **unused)
     rig_close(&r);
 }
 
-/* The variance of such a channel came out as 0, so that running_var looked healthy in a run that had diverged. */
+/* The variance of such a channel once was 0, so that running_var looked healthy in a run that had diverged. */
 static void infinity_shows_in_running_variance(void **unused)
 {
     (void)unused;
@@ -691,7 +691,7 @@ static void calls_without_memory(void **unused)
     assert_int_equal(ckpt_test_starve(make_calls, NULL), 2);
 }
 
-/* The library counts in int behind its int64_t door: these sizes killed the process with a division by zero. */
+/* The library takes int64_t sizes but counts in int: these sizes killed the process with a division by zero. */
 static void sizes_beyond_int_do_not_divide_by_zero(void **unused)
 {
     (void)unused;
@@ -722,7 +722,7 @@ static void sizes_beyond_int_do_not_divide_by_zero(void **unused)
     ckpt_device_close(device);
 }
 
-/* What cannot be is refused with a code, and a limit is kept. */
+/* Impossible calls are refused with a code, and a limit is kept. */
 static void refusals(void **unused)
 {
     (void)unused;

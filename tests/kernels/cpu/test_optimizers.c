@@ -1,6 +1,6 @@
 /* labels: contract */
-/* Every optimizer in the table against its formula in double, over steps, with and without weight decay; and the
- * same bits for any thread count. */
+/* Compares every optimizer in the table with its formula in double, over several steps, with and without weight decay,
+ * and the bits of different thread counts. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void check_names(const ckpt_optimizer *optimizer)
     }
 }
 
-/* Deterministic numbers in -1..1 that look like none of the formulas. */
+/* Deterministic numbers in -1..1, unlike any of the formulas. */
 static double noise(int64_t i, uint64_t step)
 {
     return sin((double)i * 12.9898 + (double)step * 78.233);
@@ -64,7 +64,7 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
                      1, &err),
                  err);
         for (int i = 0; i < COUNT; i++) {
-            /* Adam's quotient of two moments can double a rounding each step; lr keeps it small. */
+            /* Adam's quotient of two moments may double a rounding error each step; lr keeps it small. */
             const double bound = 2e-6 * (1 + fabs(want[i]));
             CHECK(fabs((double)param[i] - want[i]) <= bound, "%s, step %llu, value %d: %.9g, wanted %.9g",
                   optimizer->name, (unsigned long long)step, i, (double)param[i], want[i]);
@@ -134,7 +134,7 @@ static void run_scaled(ckpt_device *device, const ckpt_setting *s, float factor,
     }
 }
 
-/* A scale of 1 is none, bit for bit; another one is the gradients multiplied by it in float, bit for bit. */
+/* A scale of 1 changes no bit; another multiplies gradients in float, bit for bit. */
 static void test_scaled_gradients(void **state)
 {
     static float without[COUNT * (1 + SLOTS_MAX)], with[COUNT * (1 + SLOTS_MAX)];

@@ -1,6 +1,6 @@
 /* labels: unit */
-/* The shared loops against the C library in double, and the promise that a result depends on nothing but values and
- * count: neither on the address nor on where a value stands between vector and tail. */
+/* The shared loops compared with the C library in double. Results depend only on values and count: neither on the
+ * address nor on the position of a value in a vector or the tail. */
 #include "tests/support/support_test.h"
 
 #include <float.h>
@@ -11,7 +11,7 @@
 
 enum { COUNT = 4096 };
 
-/* Every float from `low` to `high` in about `points` steps of equal numbers of floats, both signs. */
+/* About `points` floats from `low` to `high`, equally many floats apart, with both signs. */
 typedef void walk_call(int64_t n, const float *x);
 
 static void walk(float low, float high, int points, walk_call *call)
@@ -38,7 +38,7 @@ static void walk(float low, float high, int points, walk_call *call)
     }
 }
 
-/* Distance in units in the last place of the wanted value; below the normal range, in steps of the least float. */
+/* Difference in units in the last place of the wanted value; below the normal range, of the smallest float. */
 static double units(double wanted, float found)
 {
     int exponent;
@@ -164,7 +164,7 @@ static void reductions_are_right(void **state)
             powers += exp((double)x[i] - 0.5);
             most = fmaxf(most, x[i]);
         }
-        /* n / 16 + 4 roundings on each term's way to the sum */
+        /* each term goes through n / 16 + 4 roundings */
         const double rounding = ((double)n / 16.0 + 4.0) * (double)FLT_EPSILON;
         CHECK(ckpt_vector_max(n, x) == most, "max of %lld", (long long)n);
         CHECK(fabs((double)ckpt_vector_sum(n, x) - sum) <= rounding * size, "sum of %lld", (long long)n);
@@ -206,7 +206,7 @@ static void bits_do_not_depend_on_the_address(void **state)
     }
 }
 
-/* An element gives the same bits alone, in the middle of a vector and in the tail; and in place. */
+/* An element has the same bits alone, inside a vector, in the tail, and in place. */
 static void bits_do_not_depend_on_the_place(void **state)
 {
     float x[100], all[4][100];

@@ -1,8 +1,8 @@
 /* labels: cuda; on a GPU: 80 s, alone */
-/* What only a GPU can show, on cuda:0: that free memory stays where it is once set-up is done, that a replayed step has
- * the bits of one that is started kernel by kernel, that nothing depends on where the arena lies, and products,
- * convolutions and attention in the shapes of real networks against the CPU. Exit code 77 where there is no device.
- * With CKPT_TEST_EMULATED=1 the same on the emulated device, in small shapes: that this file works, not the GPU. */
+/* Tests that need a GPU, on cuda:0: free memory does not change after set-up; a replayed step has the bits of one that
+ * is started kernel by kernel; nothing depends on the arena's address; products, convolutions and attention in the
+ * shapes of real networks are right compared with the CPU. Exit code 77 without a device. With CKPT_TEST_EMULATED=1 it
+ * runs on the emulated device, in small shapes, which tests this file, not the GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static ckpt_plan *plan_for(fixture *f, const char *strategy, ckpt_bytes budget)
     return plan;
 }
 
-/* What a run leaves, to be compared with another's. */
+/* The results of a run, for comparison with another. */
 typedef struct record {
     float loss[STEPS];
     char digest[SECTIONS][CKPT_DIGEST_TEXT];
@@ -68,7 +68,7 @@ static ckpt_bytes free_bytes(void)
     return memory.free;
 }
 
-/* Train STEPS steps. spacer: bytes reserved before the executor's blocks, so that they lie elsewhere. */
+/* Trains STEPS steps. spacer: bytes reserved before the executor's blocks, so that their addresses differ. */
 static void run(const fixture *f, const ckpt_plan *plan, const ckpt_executor_options *options, ckpt_bytes spacer,
                 record *r)
 {
@@ -117,7 +117,7 @@ static void same(const record *wanted, const record *found, const char *what)
     }
 }
 
-/* Every plan, replayed or not, with NaN in freed memory or not, elsewhere or not: one result. */
+/* Every plan, replayed or not, with NaN in freed memory or not, at other addresses or not, gives one result. */
 static void train_every_way(const char *file, const char *const *set, int set_count, const char *dtype)
 {
     static const struct {
@@ -144,8 +144,8 @@ static void train_every_way(const char *file, const char *const *set, int set_co
             plan = plan_for(&f, strategy[i], plan->min_budget_bytes);
         }
         assert_int_equal(plan->verdict, CKPT_FITS);
-        /* on a GPU every way for two of the plans, for the others the first two: set-up of a real network takes a
-         * second */
+        /* on a GPU all combinations for two of the plans and the first two for the others: set-up of a real network
+         * takes a second */
         const size_t ways = emulated || i % 3 == 0 ? sizeof way / sizeof *way : 2;
         for (size_t w = 0; w < ways; w++) {
             char what[160];
@@ -242,7 +242,7 @@ static void compare_all(ckpt_gpu_case *c, bool backward)
     }
 }
 
-/* Against the CPU, and again elsewhere with NaN in the workspace: the same bits. */
+/* Compares with the CPU; then at other addresses, with NaN in the workspace, the same bits. */
 static void check_case(ckpt_gpu_case *c)
 {
     static const ckpt_run plain = {0}, moved = {.shift = 3, .workspace_byte = 0xFF, .guard_byte = 0xFF};
@@ -285,7 +285,7 @@ static void large_shapes(void **state)
     CHECK(ckpt_gpu_reports() == 0, "%d failures, listed above", ckpt_gpu_reports());
 }
 
-/* What is reported adds up: reserving takes from `free` and from nothing else, releasing gives it back. */
+/* Reported memory adds up: reserving reduces only `free`, releasing restores it. */
 static void memory_is_reported(void **state)
 {
     enum { BYTES = 64 << 20 };

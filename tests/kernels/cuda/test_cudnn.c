@@ -1,8 +1,7 @@
 /* labels: contract gpu; on a GPU: 90 s, together */
-/* What the real cuDNN answers to the convolutions and the attention of every network under models/, and to strange
- * ones, without a GPU: it chooses engines and makes plans for a GPU that is described to it
- * (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The description's keys are cuDNN's own: a version that wants others
- * makes this test skip itself. Nothing is computed. */
+/* The real cuDNN without a GPU, for the convolutions and the attention of every network under models/, and for unusual
+ * ones: it chooses engines and makes plans for a described GPU (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The
+ * description's keys are cuDNN's own; if a version needs others, this test skips itself. Nothing is computed. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -69,7 +68,7 @@ static bool is_product(const ckpt_node *node)
     return product;
 }
 
-/* What an engine is called makes the same one again, in just its workspace; not in less, and nothing like it. */
+/* An engine's name makes the same engine in exactly its workspace, but not in less; other names are refused. */
 static void check_named(int g, const ckpt_cudnn_shape *shape, ckpt_cudnn_direction direction,
                         const ckpt_cudnn_convolution *made)
 {
@@ -99,7 +98,7 @@ static void check_named(int g, const ckpt_cudnn_shape *shape, ckpt_cudnn_directi
                      CKPT_DEVICE);
 }
 
-/* As the executor does without a profile, then as the profiler does, then as the executor does with that profile. */
+/* Like the executor without a profile, then the profiler, then the executor with that profile. */
 static void check_node(const char *file, int g, const ckpt_node *node)
 {
     const ckpt_kernel *const kernel = &ckpt_cuda_conv2d;
@@ -130,7 +129,7 @@ static void check_node(const char *file, int g, const ckpt_node *node)
     }
 }
 
-/* Convolutions that differ in nothing cuDNN sees are checked once. */
+/* Convolutions that are equal for cuDNN are checked once. */
 static bool seen_before(const ckpt_network *network, int n)
 {
     const ckpt_node *const b = &network->node[n];
@@ -172,7 +171,7 @@ static int check_file(const char *file, ckpt_dtype dtype)
     return checked;
 }
 
-/* The sum of what `check` gives for the files of models/. */
+/* The sum of `check` over the files of models/. */
 static int check_models(int (*check)(const char *file))
 {
     DIR *const folder = opendir(ckpt_source_file("models"));
@@ -193,14 +192,14 @@ static int check_both_types(const char *file)
     return check_file(file, CKPT_FLOAT32) + check_file(file, CKPT_BFLOAT16);
 }
 
-/* Every convolution of every network, at its real size, finds a reproducible engine within its stated allowance. */
+/* Every convolution of every network, at its real size, has a reproducible engine within its workspace. */
 static void test_every_model(void **state)
 {
     const int checked = check_models(check_both_types);
     CHECK(checked > 100, "only %d convolutions were checked", checked);
 }
 
-/* Shapes no network here has; also that no limit is overstepped on the way down to none. */
+/* Shapes that no network here has; and no limit is exceeded for smaller and smaller workspaces. */
 static void test_strange_shapes(void **state)
 {
     static const ckpt_cudnn_shape strange[] = {
@@ -241,8 +240,8 @@ static void test_strange_shapes(void **state)
     }
 }
 
-/* The first layer of a ResNet wants copies of its images with more channels: without room for them the user hears of
- * it, with as much room as it wants there is nothing to say. cuDNN 9.26 wants none on an A100. */
+/* The first layer of a ResNet needs copies of its images with more channels. Without memory for them there is a remark,
+ * with enough there is none. cuDNN 9.26 needs none on an A100. */
 static void test_too_little_for_tensor_cores(void **state)
 {
     static const ckpt_cudnn_shape stem = {256, 3, 64, 1, {224, 224}, {112, 112}, {7, 7}, {2, 2}, {3, 3}, CKPT_BFLOAT16};
@@ -297,8 +296,8 @@ static bound_attention bind_attention(int g, const ckpt_node *node, ckpt_bytes f
     return made;
 }
 
-/* Within the allowance, with free choice, with exactly what it took, with what it says it chose; with a byte less it is
- * left to the own kernels. */
+/* Within the workspace, with a free choice, with exactly the chosen workspace, and with the named choice; with one byte
+ * less, our own kernels are used. */
 static void check_attention(const char *name, int g, const ckpt_node *node)
 {
     const ckpt_kernel *const kernel = &ckpt_cuda_attention;
@@ -326,7 +325,7 @@ static void check_attention(const char *name, int g, const ckpt_node *node)
     ckpt_kernel_release(kernel, less.state);
 }
 
-/* Without a choice: cuDNN where it has warp-group products, own kernels elsewhere and for a node that has dropout. */
+/* Without a choice: cuDNN if it has warp-group products, else our own kernels, also for a node with dropout. */
 static void check_default(const char *name, int g, const ckpt_node *node, bool dropout)
 {
     (void)unsetenv("CKPT_ATTENTION");
@@ -339,7 +338,7 @@ static void check_default(const char *name, int g, const ckpt_node *node, bool d
     (void)setenv("CKPT_ATTENTION", "cudnn", 1);
 }
 
-/* The first attention of a network; what follows is the same. */
+/* The first attention of a network; the others are equal. */
 static const ckpt_node *attention_of(const char *file, const char *const *set, int set_count, bool dropout,
                                      ckpt_arena *arena)
 {
@@ -374,7 +373,7 @@ static int check_attention_file(const char *file, const char *const *set, int se
         CKPT_TEST_ARENA(arena);
         const ckpt_node *const node = attention_of(file, set, set_count, dropout != 0, &arena);
         const bool drops = node != NULL && ckpt_node_float(node, "dropout") > 0;
-        const bool wanted = node != NULL && drops == (dropout != 0); /* as the file has it, and without */
+        const bool wanted = node != NULL && drops == (dropout != 0); /* as in the file, and without */
         for (int g = 0; wanted && g < GPU_COUNT; g++) {
             check_default(file, g, node, drops);
             if (!drops) {
@@ -397,7 +396,7 @@ static void test_every_attention(void **state)
     CHECK(checked >= 2 * 5, "only %d attentions were checked", checked);
 }
 
-/* Larger than any network here, so that backward takes some heads at a time: whole sequences, parts of one. */
+/* Larger than any network here, so that backward takes some heads at a time: of whole sequences, or of one. */
 static void test_attention_in_pieces(void **state)
 {
     static const char *const larger[][4] = {{"batch=32", "tokens=1024", "positions=1024", "heads=12"},
@@ -409,7 +408,7 @@ static void test_attention_in_pieces(void **state)
     }
 }
 
-/* Lengths around the tiles' of 64 and 128, odd head sizes; against the formula of the allowance. */
+/* Lengths around the tiles' 64 and 128, odd head sizes; compared with the workspace formula. */
 static void test_strange_attention(void **state)
 {
     static const int64_t lengths[] = {2, 37, 64, 129}, sizes[] = {8, 24, 64, 80, 96, 120, 128};
@@ -432,8 +431,8 @@ static void test_strange_attention(void **state)
     }
 }
 
-/* cuDNN compiles some engines, all of attention's among them, and hands the code to the driver: here to a double of it
- * (tests/driver_double), since a real one may refuse code for another GPU. */
+/* cuDNN compiles some engines, among them all of attention's, and gives the code to the driver: here to a double of it
+ * (tests/driver_double), because a real one may refuse code for another GPU. */
 int main(void)
 {
     ckpt_err err = {0};

@@ -1,7 +1,7 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* The algorithms of products: sums that leave nothing out, the choice between candidates, names of algorithms. On every
- * GPU there is; on the emulated one candidates are made up (tests/emulation/blas_host.cpp): some must not be chosen,
- * and which of the others is fastest is told beforehand. */
+/* The algorithms of products: complete sums, the choice between candidates, names of algorithms. It runs on every GPU
+ * present. On the emulated one candidates are made up (tests/emulation/blas_host.cpp): some must not be chosen, and the
+ * fastest of the others is known. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static void ones_fini(ones *o)
     test_model_fini(&o->m);
 }
 
-/* `tuning` NULL: run both directions; else time their candidates. `adds`: gradients of parameters are added to. */
+/* `tuning` NULL: runs both directions; else times their candidates. `adds`: adds to parameters' gradients. */
 static void ones_do(ones *o, bool adds, ckpt_tuning *tuning)
 {
     ckpt_err err = {0};
@@ -157,7 +157,7 @@ static void check_all(const ones *o, int k, double want, const char *what)
     ckpt_memory_put(host);
 }
 
-/* Every sum of ones is how many there are; done twice, the second time gradients of parameters are added. */
+/* A sum of ones is their number; the second run adds gradients of parameters. */
 static void check_ones(ones *o, int64_t rows, int64_t in, int64_t out, const char *what)
 {
     char text[200];
@@ -172,8 +172,8 @@ static void check_ones(ones *o, int64_t rows, int64_t in, int64_t out, const cha
     }
 }
 
-/* Inner dimensions that no tile divides, in products that cuBLASLt would like to split: what it drops is missing from a
- * sum of ones. First by the library's first algorithm, then by the fastest, then by that one's name. */
+/* Inner dimensions that no tile divides, in products that cuBLASLt likes to split: dropped terms are missing in a sum
+ * of ones. With the library's first algorithm, then the fastest, then that one by name. */
 static void sums_are_whole(void **state)
 {
     static const int64_t size[][3] = {
@@ -209,8 +209,8 @@ static void sums_are_whole(void **state)
     ckpt_emulated_candidates(0);
 }
 
-/* What is chosen is the fastest candidate that may be. Made-up ones that drift, forget or drop take a second, the best
- * of the others 10 (with sums 5 more by odd numbers, 5 less by even ones); one wants more workspace than there is. */
+/* The fastest allowed candidate is chosen. Made-up candidates that drift, forget or drop take a second, the best of the
+ * others 10 (with sums 5 more for odd numbers, 5 less for even ones); one needs more workspace than there is. */
 static void the_fastest_right_one(void **state)
 {
     if (!emulated(&ckpt_gpus[0])) {
@@ -246,7 +246,7 @@ static void the_fastest_right_one(void **state)
         ones_fini(&o);
     }
     CHECK(seen[0] && seen[1] && seen[2], "the same whatever is fastest: %d %d %d", seen[0], seen[1], seen[2]);
-    /* in parts where nothing is left over */
+    /* in parts without a remainder */
     ones o;
     ckpt_tuning tuning = {0};
     ckpt_emulated_candidates(1);
@@ -258,7 +258,7 @@ static void the_fastest_right_one(void **state)
     ckpt_emulated_candidates(0);
 }
 
-/* The gradient of the bias costs no launch where it is overwritten and the library has such a product. */
+/* The bias's gradient costs no launch if it is overwritten and the library has such a product. */
 static void bias_gradient_rides_along(void **state)
 {
     if (!emulated(&ckpt_gpus[0])) {
@@ -289,7 +289,7 @@ static void bias_gradient_rides_along(void **state)
     ones_fini(&o);
 }
 
-/* A product whose sums are wrong by every algorithm is held against our own sums, and not used. */
+/* A product whose sums are wrong with every algorithm is compared with our own sums, and not used. */
 static void sums_that_are_wrong_alike(void **state)
 {
     if (!emulated(&ckpt_gpus[0])) {
@@ -308,7 +308,7 @@ static void sums_that_are_wrong_alike(void **state)
     ckpt_emulated_candidates(0);
 }
 
-/* Names that are of nothing, of another layer, or no names at all. */
+/* Names of nothing, of another layer, and invalid names. */
 static void unknown_names(void **state)
 {
     static const char *const bad[] = {"",

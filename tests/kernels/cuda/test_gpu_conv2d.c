@@ -1,7 +1,7 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* Convolutions on a GPU when the library is given too little workspace: own kernels must take over, give the CPU's
- * numbers, and keep to the workspace, down to the last limit that is not refused. On the emulated device a library call
- * always claims workspace, so a forward pass without any shows that it was the own kernel's. */
+/* Convolutions on a GPU with too little workspace for the library: our own kernels must be used, give the CPU's
+ * numbers, and stay within the workspace, down to the smallest accepted limit. On the emulated device a library call
+ * always needs workspace, so a forward pass without any must be our own kernel's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void compare_all(ckpt_gpu_case *c, const ckpt_run *run, const char *what)
     }
 }
 
-/* The least backward workspace that is taken, by halving between none and the allowance. */
+/* The smallest accepted backward workspace, by bisection between none and the op's workspace. */
 static ckpt_bytes least_backward(ckpt_gpu_case *c, ckpt_bytes most)
 {
     ckpt_bytes refused = -CKPT_ALIGN, taken = ckpt_round_up(most, CKPT_ALIGN);
@@ -69,7 +69,7 @@ static ckpt_bytes least_backward(ckpt_gpu_case *c, ckpt_bytes most)
     return taken;
 }
 
-/* What stands in for the library is named like the library, and stays where there is room for more. */
+/* The choice of our own kernels has a name like the library's, and is kept if there is more workspace. */
 static void bind_by_name(ckpt_gpu_case *c)
 {
     char name[2048];
@@ -87,11 +87,12 @@ static void check_case(ckpt_gpu_case *c)
     size_t length = 0, recomputed = 0;
     ckpt_err err = {0};
     compare_all(c, &plain, "allowed workspace");
-    const bool library = c->bound.forward_workspace_bytes > 0; /* on the emulated device: its double always claims */
+    const bool library =
+        c->bound.forward_workspace_bytes > 0; /* on the emulated device, whose double always needs workspace */
     const char *const remark = ckpt_device_remark(&c->bound);
     CHECK(!emulated || remark[0] == '\0', "with all the workspace allowed: %s", remark);
     if (remark[0] !=
-        '\0') { /* cuDNN need not have a reproducible engine for every odd shape; then it is the own kernel's */
+        '\0') { /* cuDNN may have no reproducible engine for an odd shape; then our own kernel computes it */
         print_message("case %d, %s: %s\n", c->number, ckpt_dtype_name(c->dtype), remark);
     }
     ckpt_device_unbind(&c->bound);

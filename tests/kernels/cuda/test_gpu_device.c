@@ -1,7 +1,7 @@
 /* labels: unit gpu; on a GPU: 40 s, alone */
-/* What kernels/device.h promises of a GPU, on every GPU there is (the emulated one always): memory, copies, additions,
- * signals between streams, the counters of random numbers, recordings, stamps, refusals. On the emulated device also
- * under schedules in which copies come late, and with each signal's wait lost in turn. */
+/* kernels/device.h on every GPU present (the emulated one always): memory, copies, additions, signals between streams,
+ * the counters of random numbers, recordings, stamps, refusals. On the emulated device also with late copies, and with
+ * each signal's wait left out in turn. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -167,8 +167,8 @@ static void arithmetic_of(ckpt_device *device)
 
 /* ------------------------------------------------------------------------------------------------ streams */
 
-/* Something is written, offloaded, its place overwritten, fetched to another place, added: every step depends on the
- * one before, on another stream, through a signal. Gives the sum of the first elements, which must be 2 * 5 + 9. */
+/* Writes a value, offloads it, overwrites its memory, fetches it to other memory, adds: every step depends on the
+ * previous one, on another stream, by a signal. Returns the sum of the first elements, which must be 2 * 5 + 9. */
 static float chain_of(ckpt_device *device, bool recorded, int replays)
 {
     const ckpt_device_api *const api = device->api;
@@ -256,7 +256,7 @@ static void signals_of(ckpt_device *device)
     }
 }
 
-/* What cannot be part of a recording ends it with an error, and the device works on. */
+/* A call that cannot be recorded ends the recording with an error, and the device still works. */
 static void bad_recordings_of(ckpt_device *device)
 {
     const ckpt_device_api *const api = device->api;
@@ -294,7 +294,7 @@ static void bad_recordings_of(ckpt_device *device)
 
 /* ------------------------------------------------------------------------------------------------ counters */
 
-/* A recorded dropout draws what `begin` says before each replay, not what it was recorded with. */
+/* A recorded dropout draws with the counters of `begin` before each replay, not with those of the recording. */
 static void begin_of(ckpt_device *device)
 {
     const ckpt_device_api *const api = device->api;

@@ -1,7 +1,7 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* What test_gpu_ops leaves out about losses: targets that are no class (the CPU refuses them, a GPU makes the loss and
- * those rows' gradients NaN and reads nothing out of bounds), rows that all do not count, and a gradient that arrives
- * at the loss. Random logits from a printed seed; on every GPU there is, the emulated one always. */
+/* Losses beyond test_gpu_ops: targets that are no class (the CPU refuses them; a GPU makes the loss and those rows'
+ * gradients NaN and reads nothing out of bounds), no row that counts, and a given gradient of the loss. Random logits
+ * from a printed seed; on every GPU present, the emulated one always. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,8 +88,8 @@ static void test_nothing_counts(void **state)
     for_all(&cross_entropy, check_nothing_counts);
 }
 
-/* Backward with `arriving` at the loss; the gradient of input 0 into `bits`. Inputs and saved tensors as the last
- * forward had and left them. */
+/* Backward with the loss's gradient `arriving`; copies the gradient of input 0 to `bits`. Inputs and saved tensors are
+ * those of the last forward. */
 static void backward_from(ckpt_gpu_case *c, float arriving, unsigned char *bits)
 {
     const ckpt_device_api *const api = c->gpu->device->api;
@@ -121,7 +121,7 @@ static void backward_from(ckpt_gpu_case *c, float arriving, unsigned char *bits)
     api->release(c->gpu->device, base, room);
 }
 
-/* A quarter arriving gives a quarter of the gradient, exactly: no number here is near where powers of two end. */
+/* A loss gradient of a quarter gives exactly a quarter of the gradient: no number here is near underflow. */
 static void check_arriving(ckpt_gpu_case *c)
 {
     const ckpt_run run = {0};

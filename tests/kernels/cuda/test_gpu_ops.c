@@ -1,12 +1,12 @@
 /* labels: contract gpu; on a GPU: 80 s, together */
-/* Every op's CUDA kernel, in float32 and bfloat16, on every GPU there is (the emulated one always), against the CPU's
- * kernel in float32 on the same numbers: the bounds are ckpt_gpu_bound's. Beside that what kernels/kernel.h promises:
+/* Every op's CUDA kernel, in float32 and bfloat16, on every GPU present (the emulated one always), compared with the
+ * CPU's kernel in float32 on the same numbers, within ckpt_gpu_bound. In addition the rules of kernels/kernel.h:
  *
  *   forward       training, evaluating, in place; a recomputation leaves the statistics alone
- *   backward      sees only what the op declared; gradients overwritten, added, staged, shared, of outputs nobody reads
- *   bits          the same again, at other addresses, over NaN in the workspace, under another order of the threads,
- *                 on a device with another number of multiprocessors
- *   workspace     the op's allowance is enough; less is refused or done with
+ *   backward      gets only what the op declared; gradients overwritten, added, staged, shared, of unread outputs
+ *   bits          the same at other addresses, over NaN in the workspace, with another order of the threads, and on
+ *                 another number of multiprocessors
+ *   workspace     the op's workspace is enough; less is refused or accepted
  *
  * An op without a kernel fails by name; all failures are listed. CKPT_TEST_SEED sets the seed, CKPT_TEST_OP one op. */
 #include <math.h>
@@ -25,7 +25,7 @@ static ckpt_gpu other;   /* emulated too, with more multiprocessors */
 static const ckpt_run plain_run = {0};
 static const ckpt_run moved_run = {.shift = 3, .workspace_byte = 0xFF, .guard_byte = 0xFF};
 
-/* Both tables of cases, or what they have of one op. */
+/* Both tables of cases, or their cases of one op. */
 static void for_all_cases(void (*check)(ckpt_gpu_case *c))
 {
     int failures = 0;
@@ -55,8 +55,8 @@ static void check_bits(ckpt_gpu_case *c, const char *what, const unsigned char *
     }
 }
 
-/* The same at other addresses, over NaN, under another order of threads; on the emulated device also with another
- * number of multiprocessors, under a third order. */
+/* The same bits at other addresses, over NaN, with another order of threads; on the emulated device also with another
+ * number of multiprocessors and a third order. */
 static void check_elsewhere(ckpt_gpu_case *c, const unsigned char *bits, size_t length, bool backward)
 {
     ckpt_gpu *const here = c->gpu;
@@ -163,7 +163,7 @@ static void add_to_want(ckpt_gpu_tensor *t, float sign)
     }
 }
 
-/* Into what is there: all gradients, then those of parameters only. A bfloat16 gradient that is staged is rounded once
+/* Adds all gradients to existing values, then only those of parameters. A staged bfloat16 gradient is rounded once
  * more. */
 static void check_accumulation(ckpt_gpu_case *c)
 {
@@ -191,7 +191,7 @@ static void check_accumulation(ckpt_gpu_case *c)
     }
 }
 
-/* Several inputs may be one value: one gradient buffer takes the sum. */
+/* Several inputs may be one value, whose gradient buffer gets the sum. */
 static void check_shared(ckpt_gpu_case *c)
 {
     const ckpt_node *const node = c->node;
@@ -217,7 +217,7 @@ static void check_shared(ckpt_gpu_case *c)
     }
     const ckpt_run shared = {.workspace_byte = 0xFF, .guard_byte = 0x7F, .shared = true};
     ckpt_gpu_backward(c, &shared);
-    /* every further addition rounds, and what is staged has been rounded before */
+    /* every further addition rounds, and a staged value was rounded before */
     ckpt_gpu_compare(c, "gradient shared by all inputs, first of them", first, &c->grad_in[first], true,
                      c->dtype == CKPT_BFLOAT16 ? 2 * others : 0);
 }
@@ -279,7 +279,7 @@ static void test_backward(void **state)
     for_all_cases(check_backward);
 }
 
-/* CKPT_ALIGN bytes less are refused, or a smaller algorithm is found; and what is used is within the allowance. */
+/* CKPT_ALIGN bytes less are refused, or a smaller algorithm is found; the used bytes are within the workspace. */
 static void check_workspace(ckpt_gpu_case *c)
 {
     const ckpt_bytes forward = c->bound.forward_workspace_bytes, backward = c->bound.backward_workspace_bytes;

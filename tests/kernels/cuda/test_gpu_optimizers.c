@@ -1,9 +1,9 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* Every optimizer's CUDA kernel against the CPU's over three steps, with and without weight decay and a bfloat16 copy,
- * at awkward lengths. Bound: 4e-6 (1 + |want|), twice what test_optimizers allows each side against the formula. The
- * copy is the parameter rounded, exactly; nothing is written behind the buffers; another order of threads gives the
- * same bits. Gradients that are scaled, parameters that start anywhere, a recording of sum, scale and update, and lists
- * of parameters. */
+/* Every optimizer's CUDA kernel compared with the CPU's over three steps, with and without weight decay and a bfloat16
+ * copy, at awkward lengths. Bound: 4e-6 (1 + |want|), twice that of test_optimizers, which compares with the formula.
+ * The copy is exactly the rounded parameter, nothing is written behind buffers, and another order of threads gives the
+ * same bits. Also scaled gradients, parameters at any address, a recording of sum, scale and update, and lists of
+ * parameters. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,8 +161,8 @@ static void test_optimizers(void **state)
 
 enum { VALUES = 1002, PIECE = VALUES - 5 }; /* even: no padding in what is compared */
 
-/* Parameter, copy and slots behind one step on `values`; gradients are multiplied by `factor` beforehand, and by *scale
- * on the device where scale is not NULL. All of them start `shift` elements into their buffers. */
+/* Parameter, copy and slots after one step on `values`. Gradients are multiplied by `factor` before, and by *scale on
+ * the device unless it is NULL. All start `shift` elements into their buffers. */
 typedef struct left {
     float param[VALUES], slot[2][VALUES];
     uint16_t copy[VALUES];
@@ -208,7 +208,7 @@ static left update(const ckpt_gpu *gpu, const ckpt_setting *s, float factor, con
     return result;
 }
 
-/* A scale of 1 is none, another is the gradients multiplied by it in float: bit for bit, as on the CPU. */
+/* A scale of 1 changes nothing; another multiplies gradients in float: bit for bit, as on the CPU. */
 static void test_scaled_gradients(void **state)
 {
     static const float scales[] = {1.0f, 1.0f / 3.0f, 0.0f, 1024.0f};
@@ -224,7 +224,7 @@ static void test_scaled_gradients(void **state)
     }
 }
 
-/* A rank's share of a parameter starts at any element: the bits of the whole inside it, untouched outside. */
+/* A rank's part of a parameter starts at any element: inside it has the bits of the whole, outside it is unchanged. */
 static void test_pieces(void **state)
 {
     const float scale = 0.3f;
@@ -246,8 +246,8 @@ static void test_pieces(void **state)
     }
 }
 
-/* The squares, the scale that clips and an update by it in one recording, replayed on other gradients: what it reads is
- * what is on the device then. Against the same, started one by one. */
+/* The squares, the clipping scale and an update in one recording, replayed on other gradients: it reads the device's
+ * current values. Compared with the same kernels started one by one. */
 static void test_recorded(void **state)
 {
     enum { ROW = 8192, PARAM = 0, GRAD = ROW, SUM = 2 * ROW, SCALE = SUM + 64, WORK = SCALE + 64, ALL = WORK + 8192 };
@@ -312,7 +312,7 @@ static void test_recorded(void **state)
 
 enum { LIST = 612, LENGTH = 80000 }; /* 580 and the rest: two launches */
 
-/* Parameters of many lengths, one of several blocks, that start anywhere in one row of LENGTH values. */
+/* Parameters of many lengths, one of several blocks, at any position in a row of LENGTH values. */
 static int make_list(const ckpt_setting *s, unsigned char *base, float *slot[LIST][2], ckpt_update_args *args)
 {
     enum { ROW = LENGTH * 4 };
@@ -335,7 +335,7 @@ static int make_list(const ckpt_setting *s, unsigned char *base, float *slot[LIS
     return 5 * ROW;
 }
 
-/* All at once leaves the bits of one by one, and takes as few launches as the list's length says. */
+/* Updates in one call have the bits of single updates, and take as few launches as the length of the list needs. */
 static void test_lists(void **state)
 {
     static unsigned char host[2][5 * LENGTH * 4];

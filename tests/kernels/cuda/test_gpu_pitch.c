@@ -1,9 +1,9 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
 /* Rows of logits with a pitch on a GPU, the emulated one always:
- *   - on the emulated one a network whose logits are given a pitch leaves the bits of the same network without, by
- *     every kind of plan and scheme: loss, weights, gradients, optimizer state. Its rows start at 16 bytes either way,
- *     so that no sum has another order;
- *   - one with 4099 classes trains as on the CPU, and with no pitch; states go from one to the other. */
+ *   - on the emulated one a network with a pitch has the bits of the same network without, for every kind of plan and
+ *     scheme: loss, weights, gradients, optimizer state. Its rows start at multiples of 16 bytes in both cases, so that
+ *     no sum has another order;
+ *   - a network with 4099 classes trains as on the CPU, and as without a pitch; states go from one to the other. */
 #include "tests/support/support_test.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ enum { SEED = 5, STEPS = 3 };
 
 /* ------------------------------------------------------------------------------------------------ bits */
 
-/* A network and its graph with the last head's pitch, or without any. As inference does it, for any width. */
+/* A network and its graph with a pitch of the last head, or without; like inference, but for any width. */
 static void set_pitch(test_train *t, int64_t pitch)
 {
     ckpt_err err = {0};
@@ -63,7 +63,7 @@ typedef struct how {
     int micro_batches;
     bool fused, apart, poison, record;
     double clip;
-    uint64_t order; /* of the emulated streams; 0: what is started is done at once */
+    uint64_t order; /* of the emulated streams; 0: work is done at once */
 } how;
 
 static const how hows[] = {
@@ -97,7 +97,7 @@ static void run(test_train *t, const how *h, test_record *record)
           (long long)record->peak_bytes, (long long)plan->peak_bytes);
 }
 
-/* As near as training on another device is, see test_gpu_train. */
+/* As close as training on another device, see test_gpu_train. */
 static void near_losses(const test_record *wanted, const test_record *found, const char *dtype, const char *what)
 {
     const float bound = strcmp(dtype, "bfloat16") == 0 ? 1e-2f : 1e-4f;
@@ -143,7 +143,7 @@ static void check_bits(const ckpt_gpu *on, const char *file, const char *set, co
         run(&pitched, &hows[i], &found);
         if (on->device->api == &ckpt_device_emulated) {
             test_record_same(&wanted, &found, 0, what);
-        } else { /* cuBLASLt may sum in another order where a dimension is another */
+        } else { /* cuBLASLt may sum in another order if a dimension differs */
             near_losses(&wanted, &found, dtype, what);
         }
         CHECK(strcmp(wanted.digest[0][0], wanted.digest[1][0]) != 0, "%s: trains nothing", what);
@@ -164,8 +164,8 @@ static void bits_of_dense_rows(void **state)
 
 /* ------------------------------------------------------------------------------------------------ 4099 classes */
 
-/* Sums over rows begin elsewhere without a pitch: float32 sums of 4099 exponentials in another order, and in bfloat16
- * activations that round the other way. */
+/* Without a pitch sums over rows begin at other positions: float32 sums of 4099 exponentials have another order, and
+ * some bfloat16 activations round differently. */
 static void check_odd(const ckpt_gpu *on, const char *file, const char *set, const char *dtype)
 {
     const bool narrow = strcmp(dtype, "bfloat16") == 0;
@@ -218,8 +218,8 @@ static void check_state(test_train *t, const char *path, const test_record *writ
     ckpt_executor_destroy(executor);
 }
 
-/* A state file knows nothing of spare elements: what one device wrote the other reads. A run that goes on from one on a
- * GPU has the bits of one that never stopped. */
+/* A state file has no spare elements: one device reads what the other wrote. A resumed run on a GPU has the bits of an
+ * uninterrupted one. */
 static void states(void **state)
 {
     const char *const path = ckpt_work_file("gpu_pitch.state");
@@ -244,7 +244,7 @@ static void states(void **state)
     }
 }
 
-/* The profiler measures such layers, and lowering takes what it found. */
+/* The profiler measures such layers, and lowering uses the results. */
 static void profiles(void **state)
 {
     char text[128];

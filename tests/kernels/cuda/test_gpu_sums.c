@@ -1,8 +1,8 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* What a GPU's device table adds and rounds itself: to += from and to = bfloat16(from), bit for bit as float32 and
- * ckpt_bfloat16_of have it, and not one byte beside, of tensors and of pieces that start anywhere; sums of squares and
- * the scale that clips, against the CPU's. Random numbers from a printed seed, with every length around a
- * pack of 16 bytes; on every GPU there is, the emulated one always. */
+/* The device functions that add and round: to += from and to = bfloat16(from), bit for bit like float32 and
+ * ckpt_bfloat16_of, without changing other bytes, for tensors and for pieces at any address; sums of squares and the
+ * clipping scale, compared with the CPU's. Random numbers from a printed seed, with every length around a pack of 16
+ * bytes; on every GPU present, the emulated one always. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void *block_of(ckpt_device *device, const void *content, size_t bytes)
     return base;
 }
 
-/* `to` holds `bytes` of `content` and then what it held; both blocks are given back. */
+/* `to` must have `bytes` of `content`, followed by its old bytes; releases both blocks. */
 static void expect(ckpt_device *device, void *to, void *from, const void *content, size_t bytes, int64_t count)
 {
     ckpt_err err = {0};
@@ -100,7 +100,7 @@ static void test_narrow(void **state)
     }
 }
 
-/* A piece of a parameter starts at any element: only what is in it changes, to the same bits. */
+/* A piece of a parameter starts at any element: only its elements change, to the same bits. */
 static void test_pieces(void **state)
 {
     enum { N = 5003 };
@@ -133,11 +133,12 @@ static void test_pieces(void **state)
     }
 }
 
-/* Bytes of a block: numbers, then room for sums and the scale, then workspace. */
+/* Bytes of a block: numbers, then sums and the scale, then workspace. */
 enum { NUMBERS = 4 * 4300004, SUMS = 8 * 600, SQUARE_ROOM = NUMBERS + SUMS + 64 + 8192 + 64 };
 
-/* Against the CPU's sum, whose order is another: both are within count / 2 roundings of the truth. The workspace is
- * what was promised, and NaN before. The same bits again, and in another order of threads. */
+/* Compares with the CPU's sum, which has another order: both are within count / 2 roundings of the exact sum. The
+ * workspace has the promised size and holds NaN before. A second run, and another order of threads, give the same
+ * bits. */
 static void test_squares(void **state)
 {
     static const int64_t counts[] = {0, 1, 3, 255, 4096, 4097, 100003, 4300001};

@@ -1,11 +1,11 @@
 /* labels: contract gpu; on a GPU: 60 s, together */
-/* Values that the tables of cases do not hold, on every GPU there is (the emulated one always).
+/* Values that the tables of cases lack, on every GPU present (the emulated one always).
  *
- * Ids outside an embedding's table: a GPU cannot refuse them as the CPU does, so they read nothing and give rows of
- * NaN, and their gradient goes nowhere. The gradient is held against plain sums in double; the bound is the rounding of
- * as many additions as there are tokens, of numbers up to 1.
+ * Ids outside an embedding's table: a GPU cannot refuse them like the CPU, so it reads nothing, gives rows of NaN, and
+ * drops their gradient. The gradient is compared with plain sums in double; the bound is the rounding of one addition
+ * per token, of numbers up to 1.
  *
- * Max pooling of ties, infinities and NaN takes the element that the CPU takes. */
+ * Max pooling of ties, infinities and NaN chooses the CPU's element. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static bool outside(int32_t id)
     return id < 0 || id >= ROWS;
 }
 
-/* Every seventh id is wrong; all between are right, or only a few distinct ones, in long runs. */
+/* Every seventh id is wrong; the others are right, or only a few distinct ones, in long runs. */
 static void spoil_ids(ckpt_gpu_case *c, int32_t *id)
 {
     static const int32_t wrong[] = {-1, ROWS, INT32_MIN, INT32_MAX, ROWS + 256, -256};
@@ -91,7 +91,7 @@ static void test_ids_outside_the_table(void **state)
     }
 }
 
-/* The input takes one of five values, so that windows have ties, and the CPU's reading of it the same. */
+/* The input has five values, so that windows have ties; the CPU gets the same values. */
 static void check_pool(int g, ckpt_dtype dtype, int64_t channels)
 {
     static const float values[] = {0, 1, -INFINITY, INFINITY};
