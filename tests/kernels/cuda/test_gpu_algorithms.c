@@ -1,4 +1,4 @@
-/* labels: contract gpu; on a GPU: 60 s, together */
+/* labels: contract gpu; long under sanitizers; on a GPU: 60 s, together */
 /* The algorithms of products: complete sums, the choice between candidates, names of algorithms. It runs on every GPU
  * present. On the emulated one candidates are made up (tests/emulation/blas_host.cpp): some must not be chosen, and the
  * fastest of the others is known. */
