@@ -18,3 +18,13 @@ bool ckpt_plan_stopped(const ckpt_plan_options *options)
     return (options->cancelled != NULL && options->cancelled(options->context)) ||
            (options->deadline_ns > 0 && ckpt_clock_ns() >= options->deadline_ns);
 }
+
+bool ckpt_poll_stopped(ckpt_poll *poll, int64_t work)
+{
+    poll->left -= work;
+    if (poll->left <= 0 && !poll->stopped && poll->options != NULL) {
+        poll->left = CKPT_POLL_WORK;
+        poll->stopped = ckpt_plan_stopped(poll->options);
+    }
+    return poll->stopped;
+}

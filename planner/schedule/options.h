@@ -61,7 +61,20 @@ void ckpt_plan_options_init(ckpt_plan_options *options);
 /* The effort asked for, or the nearest that there is. */
 int ckpt_effort(const ckpt_plan_options *options);
 
-/* True when the search is to end early. Cost: a clock read and `cancelled`; ask once in a thousand moves. */
+/* True when the search is to end early. Cost: a clock read and `cancelled`; loops ask through a ckpt_poll. */
 bool ckpt_plan_stopped(const ckpt_plan_options *options);
+
+/* Asks ckpt_plan_stopped once in so much work; begin with { .options = options }. */
+typedef struct ckpt_poll {
+    const ckpt_plan_options *options; /* NULL: never stopped */
+    int64_t left;                     /* work until the next question; the first comes at once */
+    bool stopped;                     /* stays true */
+} ckpt_poll;
+
+/* Work between two questions. A unit is a simple step of a loop, 1 to 20 ns: 1 to 20 ms on a common machine. */
+#define CKPT_POLL_WORK ((int64_t)1 << 20)
+
+/* `work` more has been done: true when the loop is to end. */
+bool ckpt_poll_stopped(ckpt_poll *poll, int64_t work);
 
 #endif
