@@ -141,7 +141,7 @@ static ckpt_code read_factors(const ckpt_item *root, ckpt_arena *out, ckpt_devic
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the factors of %d ops", ckpt_item_count(&ops));
     }
     int count = 0;
-    for (void *at = NULL; ckpt_item_next(&ops, &at, &op);) {
+    for (int at = 0; ckpt_item_next(&ops, &at, &op);) {
         CKPT_TRY(read_factor(&op, out, &factor[count++], err));
     }
     device->factor = factor;

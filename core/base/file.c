@@ -22,36 +22,64 @@ static const char *shown(const char *path, const char *dash)
     return strcmp(path, "-") == 0 ? dash : path;
 }
 
-static ckpt_code read_all(FILE *file, const char *name, char **block, size_t *length, ckpt_err *err)
+static ckpt_code no_room(const char *name, size_t bytes, ckpt_err *err)
 {
-    struct stat status;
-    size_t room = 1 << 16;
-    if (fstat(fileno(file), &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= 0) {
-        if ((uintmax_t)status.st_size > CKPT_FILE_MAX) {
-            return CKPT_FAIL(err, CKPT_IO, "%.200s: %" PRIdMAX " bytes, and at most %zu are read", name,
-                             (intmax_t)status.st_size, CKPT_FILE_MAX);
-        }
-        room = (size_t)status.st_size + 2; /* one more, so that the end of the file is seen without growing */
+    return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to read %zu bytes", name, bytes);
+}
+
+static ckpt_code unreadable(const char *name, ckpt_err *err)
+{
+    return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+}
+
+/* A file whose size is known goes straight into the arena. What is appended to it meanwhile is not read. */
+static ckpt_code read_sized(FILE *file, const char *name, uintmax_t size, ckpt_arena *arena, const char **bytes,
+                            size_t *length, ckpt_err *err)
+{
+    if (size > CKPT_FILE_MAX) {
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: %" PRIuMAX " bytes, and at most %zu are read", name, size,
+                         CKPT_FILE_MAX);
     }
-    for (;;) {
+    char *const all = ckpt_arena_take(arena, (size_t)size + 1, 1);
+    if (all == NULL) {
+        return no_room(name, (size_t)size + 1, err);
+    }
+    *length = fread(all, 1, (size_t)size, file);
+    *bytes = all;
+    return ferror(file) ? unreadable(name, err) : CKPT_OK;
+}
+
+/* Of a pipe or device nobody knows how much there is. */
+static ckpt_code read_stream(FILE *file, const char *name, char **block, size_t *length, ckpt_err *err)
+{
+    for (size_t room = 1 << 16;; room *= 2) {
         char *const grown = ckpt_memory_resize(*block, room);
         if (grown == NULL) {
-            return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to read %zu bytes", name, room);
+            return no_room(name, room, err);
         }
         *block = grown;
-        *length += fread(grown + *length, 1, room - 1 - *length, file);
+        *length += fread(grown + *length, 1, room - *length, file);
         if (ferror(file)) {
-            return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+            return unreadable(name, err);
         }
         if (*length > CKPT_FILE_MAX) {
             return CKPT_FAIL(err, CKPT_IO, "%.200s: more than the %zu bytes that are read", name, CKPT_FILE_MAX);
         }
-        if (*length < room - 1) {
-            grown[*length] = '\0';
+        if (*length < room) {
             return CKPT_OK;
         }
-        room *= 2;
     }
+}
+
+static ckpt_code copy_block(const char *name, const char *block, size_t length, ckpt_arena *arena, const char **bytes,
+                            ckpt_err *err)
+{
+    char *const copy = ckpt_arena_take(arena, length + 1, 1);
+    if (copy == NULL) {
+        return no_room(name, length + 1, err);
+    }
+    *bytes = length > 0 ? memcpy(copy, block, length) : copy;
+    return CKPT_OK;
 }
 
 ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes, size_t *length, ckpt_err *err)
@@ -66,24 +94,24 @@ ckpt_code ckpt_file_read(const char *path, ckpt_arena *arena, const char **bytes
         struct stat status;
         FILE *const file = standard ? stdin : fopen(path, "rb");
         if (file == NULL) {
-            return CKPT_FAIL(err, CKPT_IO, "%.200s: %s", name, strerror(errno));
+            return unreadable(name, err);
         }
-        const bool once = standard || (fstat(fileno(file), &status) == 0 && S_ISFIFO(status.st_mode));
-        code = read_all(file, name, &block, &count, err);
+        const bool known = fstat(fileno(file), &status) == 0;
+        if (!standard && known && S_ISREG(status.st_mode) && status.st_size > 0) {
+            code = read_sized(file, name, (uintmax_t)status.st_size, arena, bytes, length, err);
+            fclose(file);
+            return code;
+        }
+        code = read_stream(file, name, &block, &count, err);
         if (!standard) {
             fclose(file);
         }
-        kept = code == CKPT_OK && once && ckpt_pipe_keep(path, block, count);
+        kept =
+            code == CKPT_OK && (standard || (known && S_ISFIFO(status.st_mode))) && ckpt_pipe_keep(path, block, count);
     }
     if (code == CKPT_OK) {
-        char *const copy = ckpt_arena_take(arena, count + 1, 1);
-        if (copy == NULL) {
-            code = CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to keep %zu bytes", name, count);
-        } else {
-            memcpy(copy, block, count);
-            *bytes = copy;
-            *length = count;
-        }
+        code = copy_block(name, block, count, arena, bytes, err);
+        *length = count;
     }
     if (!kept) {
         ckpt_memory_put(block);

@@ -71,8 +71,7 @@ void ckpt_text_add(ckpt_text *text, const char *format, ...)
     }
 }
 
-/* Bytes of the UTF-8 character at `at`; 0: there is none. Source: RFC 3629, section 4. */
-static size_t utf8_length(const char *at)
+size_t ckpt_text_utf8(const char *at)
 {
     const unsigned char *const c = (const unsigned char *)at;
     const size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
@@ -92,8 +91,8 @@ void ckpt_text_json(ckpt_text *text, const char *string)
     for (const char *from = string; *from != '\0';) {
         size_t plain = 0;
         while (from[plain] != '\0' && (unsigned char)from[plain] >= 0x20 && from[plain] != '"' && from[plain] != '\\' &&
-               utf8_length(from + plain) > 0) {
-            plain += utf8_length(from + plain);
+               ckpt_text_utf8(from + plain) > 0) {
+            plain += ckpt_text_utf8(from + plain);
         }
         ckpt_text_put(text, from, plain);
         from += plain;
@@ -173,23 +172,28 @@ double ckpt_real_parse(const char *text, const char **end)
 {
     static const char number[] = " \t+-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     char half[16];
-    char copy[64 + sizeof half];
+    char small[64 + sizeof half];
     char *stop = NULL;
     size_t length = 0;
     snprintf(half, sizeof half, "%.1f", 0.5);
     const char *const point = half + find_point(half, &length);
-    const int before = (int)strspn(text, number);
+    const size_t before = strspn(text, number);
     const bool real = text[before] == '.';
-    const int after = real ? (int)strspn(text + before + 1, number) : 0;
-    if (before + after > 62) {
-        *end = text;
+    const size_t after = real ? strspn(text + before + 1, number) : 0;
+    const size_t room = before + length + after + 1;
+    char *const copy = room <= sizeof small ? small : ckpt_memory_get(room);
+    *end = text;
+    if (copy == NULL) {
         return 0;
     }
-    snprintf(copy, sizeof copy, "%.*s%.*s%.*s", before, text, real ? (int)length : 0, point, after,
-             text + before + real);
+    memcpy(copy, text, before);
+    memcpy(copy + before, point, real ? length : 0);
+    memcpy(copy + before + (real ? length : 0), text + before + real, after);
+    copy[before + (real ? length : 0) + after] = '\0';
     const double value = strtod(copy, &stop);
     const size_t read = (size_t)(stop - copy);
-    *end = text + (read > (size_t)before ? read - length + 1 : read);
+    *end = text + (read > before ? read - length + 1 : read);
+    ckpt_memory_put(copy != small ? copy : NULL);
     return value;
 }
 

@@ -20,6 +20,9 @@ void ckpt_text_fini(ckpt_text *text);
 void ckpt_text_add(ckpt_text *text, const char *format, ...) CKPT_PRINTF(2, 3);
 void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
 
+/* Bytes of the UTF-8 character at `at`; 0: there is none. Source: RFC 3629, section 4. */
+size_t ckpt_text_utf8(const char *at);
+
 /* `string` as a JSON string, quotes included, with ? for bytes that are no UTF-8 (a file's name may have any); or with
  * & < > " ' escaped for XML. */
 void ckpt_text_json(ckpt_text *text, const char *string);
@@ -31,7 +34,8 @@ enum { CKPT_REAL_TEXT = 352 };
 const char *ckpt_real_fixed(double value, int decimals, char *text);
 const char *ckpt_real_general(double value, int digits, char *text);
 
-/* strtod, with a point in any locale: `end` is set behind the number, and to `text` where none of up to 62 digits is. */
+/* strtod, with a point in any locale: `end` is set behind the number, and to `text` where there is none, or no memory for
+ * one of more than 60 characters. */
 double ckpt_real_parse(const char *text, const char **end);
 
 /* The shortest decimal that reads back as the same double; finite. */

@@ -121,7 +121,7 @@ static ckpt_code read_vars(const reader *r, const ckpt_item *root)
         }
         r->model->var = var;
         ckpt_item item;
-        for (void *i = NULL; ckpt_item_next(&vars, &i, &item);) {
+        for (int i = 0; ckpt_item_next(&vars, &i, &item);) {
             CKPT_TRY(read_var(r, &item, &var[r->model->var_count]));
             r->model->var_count++; /* only now: a var is an expression over the ones before it */
         }
@@ -249,7 +249,7 @@ static ckpt_code read_attrs(const reader *r, const ckpt_item *object, const char
     if (attr == NULL) {
         return no_memory(r, "attributes");
     }
-    for (void *i = NULL; ckpt_item_next(object, &i, &item);) {
+    for (int i = 0; ckpt_item_next(object, &i, &item);) {
         bool skip = false;
         for (const char *const *k = known; *k != NULL; k++) {
             skip = skip || strcmp(*k, item.key) == 0;

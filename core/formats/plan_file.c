@@ -141,7 +141,7 @@ static ckpt_code read_layers(const reader *r, const ckpt_item *root)
     }
     ckpt_item item;
     int k = 0;
-    for (void *i = NULL; ckpt_item_next(&layers, &i, &item); k++) {
+    for (int i = 0; ckpt_item_next(&layers, &i, &item); k++) {
         const char *text = "";
         layer[k].layer = ckpt_arena_text(r->out, item.key);
         if (layer[k].layer == NULL) {
@@ -175,7 +175,7 @@ static ckpt_code read_algorithms(const reader *r, const ckpt_item *root)
         return no_memory(r, "algorithms", count);
     }
     int k = 0;
-    for (void *i = NULL; ckpt_item_next(&layers, &i, &item); k++) {
+    for (int i = 0; ckpt_item_next(&layers, &i, &item); k++) {
         at[k].layer = ckpt_arena_text(r->out, item.key);
         if (at[k].layer == NULL) {
             return no_memory(r, "algorithms", count);

@@ -1,35 +1,53 @@
-/* Jansson parses, and we keep the text. A value's line and column are found only for an error, by walking the text along the value's path. The text is valid JSON by then and Jansson keeps members in file order, so the walk counts members and compares no keys. */
-#include "core/json/json.h"
-
-#include <jansson.h>
-
+/* The cursor over a parsed document. A value's line and column are found only for an error, by counting the characters of
+ * the text before it. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/json/json_impl.h"
 #include "core/json/json_member.h"
 
-struct ckpt_json {
-    ckpt_arena arena;
-    const char *source;
-    const char *text;
-    size_t length;
-    json_t *root;
-};
-
-/* Jansson's memory is the C library's: its allocator is the whole process's, so it is not ours to change. When a small
- * allocation fails Jansson drops characters or asserts, so room for a common tree is asked for first. */
-static bool has_room(const ckpt_json *json)
+static const char *value_of(const ckpt_item *item)
 {
-    void *const room = ckpt_memory_get(4 * json->length);
-    ckpt_memory_put(room);
-    return room != NULL;
+    return item->json->text + item->at;
 }
 
-/* Messages are one line: what a file quotes must not break it. */
-static void flatten(char *message)
+static bool is_integer(const char *value)
+{
+    value += *value == '-';
+    const size_t digits = strspn(value, "0123456789");
+    return digits > 0 && value[digits] != '.' && value[digits] != 'e' && value[digits] != 'E';
+}
+
+ckpt_json_type ckpt_item_type(const ckpt_item *item)
+{
+    switch (*value_of(item)) {
+    case '{': return CKPT_JSON_OBJECT;
+    case '[': return CKPT_JSON_ARRAY;
+    case '"': return CKPT_JSON_TEXT;
+    case 't':
+    case 'f': return CKPT_JSON_BOOL;
+    case 'n': return CKPT_JSON_NULL;
+    default: return is_integer(value_of(item)) ? CKPT_JSON_INT : CKPT_JSON_REAL;
+    }
+}
+
+static int64_t integer_of(const ckpt_item *item)
+{
+    return strtoll(value_of(item), NULL, 10); /* the parser has seen that it fits */
+}
+
+static double real_of(const ckpt_item *item)
+{
+    const char *end = NULL;
+    return ckpt_real_parse(value_of(item), &end);
+}
+
+void ckpt_json_flatten(char *message)
 {
     for (char *c = message; *c != '\0'; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) {
@@ -43,18 +61,21 @@ typedef struct description {
     char text[72];
 } description;
 
-static description describe(const json_t *value)
+static description describe(const ckpt_item *item)
 {
     description d;
-    switch (json_typeof(value)) {
-    case JSON_OBJECT: snprintf(d.text, sizeof d.text, "an object"); break;
-    case JSON_ARRAY: snprintf(d.text, sizeof d.text, "an array"); break;
-    case JSON_STRING: snprintf(d.text, sizeof d.text, "the text \"%.48s\"", json_string_value(value)); break;
-    case JSON_INTEGER: snprintf(d.text, sizeof d.text, "%" PRId64, (int64_t)json_integer_value(value)); break;
-    case JSON_REAL: snprintf(d.text, sizeof d.text, "the real number %.9g", json_real_value(value)); break;
-    case JSON_TRUE: snprintf(d.text, sizeof d.text, "true"); break;
-    case JSON_FALSE: snprintf(d.text, sizeof d.text, "false"); break;
-    default: snprintf(d.text, sizeof d.text, "null"); break;
+    char string[49];
+    switch (ckpt_item_type(item)) {
+    case CKPT_JSON_OBJECT: snprintf(d.text, sizeof d.text, "an object"); break;
+    case CKPT_JSON_ARRAY: snprintf(d.text, sizeof d.text, "an array"); break;
+    case CKPT_JSON_TEXT:
+        ckpt_json_decode(value_of(item), string, sizeof string);
+        snprintf(d.text, sizeof d.text, "the text \"%s\"", string);
+        break;
+    case CKPT_JSON_INT: snprintf(d.text, sizeof d.text, "%" PRId64, integer_of(item)); break;
+    case CKPT_JSON_REAL: snprintf(d.text, sizeof d.text, "the real number %.9g", real_of(item)); break;
+    case CKPT_JSON_BOOL: snprintf(d.text, sizeof d.text, "%s", *value_of(item) == 't' ? "true" : "false"); break;
+    case CKPT_JSON_NULL: snprintf(d.text, sizeof d.text, "null"); break;
     }
     return d;
 }
@@ -69,75 +90,41 @@ static description key_of(const ckpt_item *item)
     return d;
 }
 
-/* A position in the text; moves forward only. */
-typedef struct walker {
-    const char *at;
-    int line;
-    const char *line_start;
-} walker;
-
-static ckpt_position position(const walker *w)
+void ckpt_json_count(const ckpt_json *json, size_t *from, ckpt_position *place, size_t at)
 {
-    int column = 1;
-    for (const char *c = w->line_start; c < w->at; c++) {
-        column += ((unsigned char)*c & 0xc0) != 0x80; /* characters, not bytes */
+    for (const char *c = json->text + *from; c < json->text + at; c++) {
+        if (*c == '\n') {
+            place->line++;
+            place->column = 1;
+        } else {
+            place->column += ((unsigned char)*c & 0xc0) != 0x80; /* characters, not bytes */
+        }
     }
-    return (ckpt_position){w->line, column};
+    *from = at;
 }
 
-static ckpt_code fail_at(const ckpt_json *json, ckpt_position at, const char *what, ckpt_err *err)
+ckpt_code ckpt_json_fail_at(const ckpt_json *json, ckpt_position at, const char *what, ckpt_err *err)
 {
     const ckpt_code code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", json->source, at.line, at.column, what);
     if (err != NULL) {
         err->text_line = at.line;
         err->text_column = at.column;
+        ckpt_json_flatten(err->msg);
     }
     return code;
 }
 
-/* Jansson overlooks a NUL byte after a number; our walks over the text would end there. */
+/* A text has no 0 byte: its end is marked by one. */
 static ckpt_code check_bytes(const ckpt_json *json, ckpt_err *err)
 {
     const char *const nul = memchr(json->text, '\0', json->length);
     if (nul == NULL) {
         return CKPT_OK;
     }
-    walker w = {nul, 1, json->text};
-    for (const char *c = json->text; c < nul; c++) {
-        if (*c == '\n') {
-            w.line++;
-            w.line_start = c + 1;
-        }
-    }
-    const ckpt_position at = position(&w);
-    return fail_at(json, at, "found a NUL byte, wanted JSON text", err);
-}
-
-static ckpt_code parse(ckpt_json *json, ckpt_err *err)
-{
-    CKPT_TRY(check_bytes(json, err));
-    if (!has_room(json)) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to parse %zu bytes", json->source, json->length);
-    }
-    json_error_t error;
-    json->root = json_loadb(json->text, json->length, JSON_REJECT_DUPLICATES, &error);
-    if (json->root != NULL) {
-        return CKPT_OK;
-    }
-    if (json_error_code(&error) == json_error_out_of_memory) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to parse %zu bytes", json->source, json->length);
-    }
-    const ckpt_position at = {error.line > 0 ? error.line : 1, error.column > 0 ? error.column : 1};
-    const ckpt_code code = fail_at(json, at, error.text, err);
-    if (err != NULL) {
-        /* Jansson's message for these is for programmers. */
-        char *const hint = strstr(err->msg, " without JSON_ALLOW_NUL");
-        if (hint != NULL) {
-            *hint = '\0';
-        }
-        flatten(err->msg);
-    }
-    return code;
+    size_t counted = 0;
+    ckpt_position at = {1, 1};
+    ckpt_json_count(json, &counted, &at, (size_t)(nul - json->text));
+    return ckpt_json_fail_at(json, at, "found a NUL byte, wanted JSON text", err);
 }
 
 ckpt_code ckpt_json_check_format(const ckpt_item *root, const char *kind, ckpt_err *err)
@@ -150,10 +137,11 @@ ckpt_code ckpt_json_check_format(const ckpt_item *root, const char *kind, ckpt_e
     if (!ckpt_item_find(root, "format", &format)) {
         return ckpt_item_fail(root, err, "found no \"format\", wanted \"format\": \"%s/1\"", kind);
     }
-    if (!json_is_string(format.value)) {
-        return ckpt_item_fail(&format, err, "found %s, wanted \"%s/1\"", describe(format.value).text, kind);
+    if (ckpt_item_type(&format) != CKPT_JSON_TEXT) {
+        return ckpt_item_fail(&format, err, "found %s, wanted \"%s/1\"", describe(&format).text, kind);
     }
-    const char *const found = json_string_value(format.value);
+    char found[80];
+    ckpt_json_decode(value_of(&format), found, sizeof found);
     const size_t length = strlen(kind);
     if (strncmp(found, kind, length) == 0 && strcmp(found + length, "/1") == 0) {
         return CKPT_OK;
@@ -163,13 +151,13 @@ ckpt_code ckpt_json_check_format(const ckpt_item *root, const char *kind, ckpt_e
                                                                                     : "");
 }
 
-static ckpt_code take_text(ckpt_json *json, const char *text, size_t length, ckpt_err *err)
+static ckpt_code take_text(ckpt_json *json, const char *text, size_t length, const char **bytes, ckpt_err *err)
 {
-    char *const copy = ckpt_arena_take(&json->arena, length + 1, 1); /* terminated: walks end there */
+    char *const copy = ckpt_arena_take(&json->arena, length + 1, 1); /* terminated: the parser ends there */
     if (copy == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to keep %zu bytes", json->source, length);
     }
-    json->text = length > 0 ? memcpy(copy, text, length) : copy;
+    *bytes = length > 0 ? memcpy(copy, text, length) : copy;
     json->length = length;
     return CKPT_OK;
 }
@@ -184,13 +172,18 @@ static ckpt_code open_json(const char *name, const char *text, size_t length, co
     }
     ckpt_arena_init(&opened->arena);
     opened->source = ckpt_arena_text(&opened->arena, text == NULL && strcmp(name, "-") == 0 ? "standard input" : name);
+    const char *bytes = NULL;
     ckpt_code code = opened->source == NULL ? CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory to open it", name)
-                     : text != NULL         ? take_text(opened, text, length, err)
-                                            : ckpt_file_read(name, &opened->arena, &opened->text, &opened->length, err);
+                     : text != NULL         ? take_text(opened, text, length, &bytes, err)
+                                            : ckpt_file_read(name, &opened->arena, &bytes, &opened->length, err);
+    opened->text = (char *)bytes; /* in the document's own arena */
     if (code == CKPT_OK) {
-        code = parse(opened, err);
+        code = check_bytes(opened, err);
     }
-    const ckpt_item whole = {opened, opened->root, NULL, NULL, 0};
+    if (code == CKPT_OK) {
+        code = ckpt_json_parse(opened, err);
+    }
+    const ckpt_item whole = {opened, opened->root.at, opened->root.inner, NULL, 0};
     if (code == CKPT_OK) {
         code = ckpt_json_check_format(&whole, kind, err);
     }
@@ -217,7 +210,8 @@ ckpt_code ckpt_json_open_text(const char *name, const char *text, size_t length,
 void ckpt_json_close(ckpt_json *json)
 {
     if (json != NULL) {
-        json_decref(json->root); /* NULL is fine */
+        ckpt_memory_put(json->entry);
+        ckpt_memory_put(json->escaped);
         ckpt_arena_fini(&json->arena);
         ckpt_memory_put(json);
     }
@@ -228,124 +222,24 @@ const char *ckpt_json_source(const ckpt_json *json)
     return json->source;
 }
 
-static void skip_space(walker *w)
-{
-    for (;; w->at++) {
-        if (*w->at == '\n') {
-            w->line++;
-            w->line_start = w->at + 1;
-        } else if (*w->at != ' ' && *w->at != '\t' && *w->at != '\r') {
-            return;
-        }
-    }
-}
-
-static void skip_string(walker *w)
-{
-    for (w->at++; *w->at != '"'; w->at++) {
-        if (*w->at == '\\') {
-            w->at++;
-        }
-    }
-    w->at++;
-}
-
-static void skip_value(walker *w)
-{
-    int64_t depth = 0;
-    do {
-        skip_space(w);
-        switch (*w->at) {
-        case '"': skip_string(w); break;
-        case '{':
-        case '[':
-            depth++;
-            w->at++;
-            break;
-        case '}':
-        case ']':
-            depth--;
-            w->at++;
-            break;
-        case ',':
-        case ':': w->at++; break;
-        default: w->at += strcspn(w->at, ",:]} \t\r\n"); break;
-        }
-    } while (depth > 0);
-}
-
-/* From the opening bracket to the value of element or member 0. */
-static void enter(walker *w, bool object)
-{
-    w->at++;
-    skip_space(w);
-    if (object) {
-        skip_string(w);
-        skip_space(w);
-        w->at++; /* ':' */
-        skip_space(w);
-    }
-}
-
-/* From a value to the next one of the same array or object. */
-static void next_value(walker *w, bool object)
-{
-    skip_value(w);
-    skip_space(w);
-    enter(w, object); /* over the ',' as over a bracket */
-}
-
-static int ordinal(const ckpt_item *item)
-{
-    if (item->key == NULL) {
-        return item->index;
-    }
-    json_t *const object = (json_t *)item->parent->value; /* iterators are not const-correct; nothing changes */
-    int k = 0;
-    for (void *i = json_object_iter(object); i != NULL; i = json_object_iter_next(object, i), k++) {
-        if (strcmp(json_object_iter_key(i), item->key) == 0) {
-            return k;
-        }
-    }
-    return 0;
-}
-
-static walker walk_to(const ckpt_item *item)
-{
-    if (item->parent == NULL) {
-        walker w = {item->json->text, 1, item->json->text};
-        skip_space(&w);
-        return w;
-    }
-    walker w = walk_to(item->parent);
-    const bool object = json_is_object(item->parent->value);
-    enter(&w, object);
-    for (int k = ordinal(item); k > 0; k--) {
-        next_value(&w, object);
-    }
-    return w;
-}
-
 ckpt_position ckpt_item_position(const ckpt_item *item)
 {
-    const walker w = walk_to(item);
-    return position(&w);
+    size_t counted = 0;
+    ckpt_position at = {1, 1};
+    ckpt_json_count(item->json, &counted, &at, item->at);
+    return at;
 }
 
 void ckpt_item_positions(const ckpt_item *array, ckpt_position *at)
 {
     const int count = ckpt_item_count(array);
-    if (count == 0) {
-        return;
-    }
-    walker w = walk_to(array);
-    enter(&w, false);
-    for (int i = 0;; i++) {
-        at[i] = position(&w);
-        if (i + 1 == count) {
-            return;
-        }
-        next_value(&w, false);
+    size_t counted = 0;
+    ckpt_position place = {1, 1};
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(array, i, &item);
+        ckpt_json_count(array->json, &counted, &place, item.at);
+        at[i] = place;
     }
 }
 
@@ -354,7 +248,7 @@ ckpt_code ckpt_item_blame(const ckpt_item *item, ckpt_code code, ckpt_err *err)
     if (err != NULL && code != CKPT_NO_MEMORY) {
         const ckpt_position at = ckpt_item_position(item);
         ckpt_err_at(err, "%.200s:%d:%d", item->json->source, at.line, at.column);
-        flatten(err->msg);
+        ckpt_json_flatten(err->msg);
         err->text_line = at.line;
         err->text_column = at.column;
     }
@@ -371,19 +265,49 @@ ckpt_code ckpt_item_fail(const ckpt_item *item, ckpt_err *err, const char *forma
     return ckpt_item_blame(item, CKPT_FAIL(err, CKPT_BAD_INPUT, "%s", message), err);
 }
 
-static void set_member(const ckpt_item *object, const char *key, const json_t *value, ckpt_item *member)
+/* The contents of an array or object: *count entries. Of anything else: none. */
+static const ckpt_json_entry *contents(const ckpt_item *item, size_t *count)
 {
-    *member = (ckpt_item){object->json, value, object, key, 0};
+    *count = 0;
+    if (*value_of(item) != '{' && *value_of(item) != '[') {
+        return NULL;
+    }
+    const ckpt_json_entry *const head = item->json->entry + item->inner;
+    *count = head->at;
+    return head + 1;
+}
+
+uint32_t ckpt_json_key_at(const ckpt_json *json, const ckpt_json_entry *member)
+{
+    return member->at < json->length ? member->at : json->escaped[member->at - json->length].at;
+}
+
+const char *ckpt_json_key(const ckpt_json *json, const ckpt_json_entry *member)
+{
+    return member->at < json->length ? json->text + member->at + 1 : json->escaped[member->at - json->length].plain;
+}
+
+static void set_member(const ckpt_item *object, const char *key, const ckpt_json_entry *entry, ckpt_item *member)
+{
+    const char *const text = object->json->text;
+    const char *c = text + ckpt_json_key_at(object->json, entry);
+    c += strlen(c) + 1;
+    c += strspn(c, " \n\r\t") + 1; /* ':' */
+    c += strspn(c, " \n\r\t");
+    *member = (ckpt_item){object->json, (uint32_t)(c - text), entry->inner, key, 0};
 }
 
 bool ckpt_item_find(const ckpt_item *item, const char *key, ckpt_item *member)
 {
-    const json_t *const value = json_object_get(item->value, key);
-    if (value == NULL) {
-        return false;
+    size_t count = 0;
+    const ckpt_json_entry *const entry = contents(item, &count);
+    for (size_t i = 0; i < count && *value_of(item) == '{'; i++) {
+        if (strcmp(ckpt_json_key(item->json, &entry[i]), key) == 0) {
+            set_member(item, key, &entry[i], member);
+            return true;
+        }
     }
-    set_member(item, key, value, member);
-    return true;
+    return false;
 }
 
 ckpt_code ckpt_item_need(const ckpt_item *item, const char *key, ckpt_item *member, ckpt_err *err)
@@ -397,19 +321,22 @@ ckpt_code ckpt_item_need(const ckpt_item *item, const char *key, ckpt_item *memb
 
 int ckpt_item_count(const ckpt_item *item)
 {
-    const size_t count = json_is_array(item->value) ? json_array_size(item->value) : json_object_size(item->value);
-    return count < INT32_MAX ? (int)count : INT32_MAX; /* CKPT_FILE_MAX keeps real files below */
+    size_t count = 0;
+    (void)contents(item, &count);
+    return (int)count; /* CKPT_FILE_MAX keeps it below 2^31 */
 }
 
 void ckpt_item_at(const ckpt_item *array, int index, ckpt_item *element)
 {
-    *element = (ckpt_item){array->json, json_array_get(array->value, (size_t)index), array, NULL, index};
+    size_t count = 0;
+    const ckpt_json_entry *const entry = contents(array, &count) + index;
+    *element = (ckpt_item){array->json, entry->at, entry->inner, NULL, index};
 }
 
 ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err)
 {
-    if (!json_is_array(item->value)) {
-        return ckpt_item_fail(item, err, "%sfound %s, wanted an array", key_of(item).text, describe(item->value).text);
+    if (ckpt_item_type(item) != CKPT_JSON_ARRAY) {
+        return ckpt_item_fail(item, err, "%sfound %s, wanted an array", key_of(item).text, describe(item).text);
     }
     *count = ckpt_item_count(item);
     return CKPT_OK;
@@ -417,30 +344,30 @@ ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err)
 
 ckpt_code ckpt_item_object(const ckpt_item *item, ckpt_err *err)
 {
-    if (!json_is_object(item->value)) {
-        return ckpt_item_fail(item, err, "%sfound %s, wanted an object", key_of(item).text, describe(item->value).text);
+    if (ckpt_item_type(item) != CKPT_JSON_OBJECT) {
+        return ckpt_item_fail(item, err, "%sfound %s, wanted an object", key_of(item).text, describe(item).text);
     }
     return CKPT_OK;
 }
 
-bool ckpt_item_next(const ckpt_item *object, void **iterator, ckpt_item *member)
+bool ckpt_item_next(const ckpt_item *object, int *next, ckpt_item *member)
 {
-    json_t *const value = (json_t *)object->value; /* iterators are not const-correct; nothing changes */
-    *iterator = *iterator == NULL ? json_object_iter(value) : json_object_iter_next(value, *iterator);
-    if (*iterator == NULL) {
+    size_t count = 0;
+    const ckpt_json_entry *const entry = contents(object, &count);
+    if ((size_t)*next >= count) {
         return false;
     }
-    set_member(object, json_object_iter_key(*iterator), json_object_iter_value(*iterator), member);
+    set_member(object, ckpt_json_key(object->json, &entry[*next]), &entry[*next], member);
+    ++*next;
     return true;
 }
 
 ckpt_code ckpt_item_int(const ckpt_item *item, int64_t min, int64_t max, int64_t *value, ckpt_err *err)
 {
-    if (!json_is_integer(item->value)) {
-        return ckpt_item_fail(item, err, "%sfound %s, wanted an integer", key_of(item).text,
-                              describe(item->value).text);
+    if (ckpt_item_type(item) != CKPT_JSON_INT) {
+        return ckpt_item_fail(item, err, "%sfound %s, wanted an integer", key_of(item).text, describe(item).text);
     }
-    const int64_t found = json_integer_value(item->value);
+    const int64_t found = integer_of(item);
     if (found < min) {
         return ckpt_item_fail(item, err, "%sfound %" PRId64 ", wanted %" PRId64 " or more", key_of(item).text, found,
                               min);
@@ -455,51 +382,35 @@ ckpt_code ckpt_item_int(const ckpt_item *item, int64_t min, int64_t max, int64_t
 
 ckpt_code ckpt_item_real(const ckpt_item *item, double *value, ckpt_err *err)
 {
-    if (!json_is_number(item->value)) {
-        return ckpt_item_fail(item, err, "%sfound %s, wanted a number", key_of(item).text, describe(item->value).text);
+    const ckpt_json_type type = ckpt_item_type(item);
+    if (type != CKPT_JSON_INT && type != CKPT_JSON_REAL) {
+        return ckpt_item_fail(item, err, "%sfound %s, wanted a number", key_of(item).text, describe(item).text);
     }
-    const double found = json_number_value(item->value);
-    if (!isfinite(found)) {
-        return ckpt_item_fail(item, err, "%sfound a number that is not finite", key_of(item).text);
-    }
-    *value = found;
+    *value =
+        type == CKPT_JSON_INT ? (double)integer_of(item) : real_of(item); /* the parser has seen that it is finite */
     return CKPT_OK;
 }
 
 ckpt_code ckpt_item_bool(const ckpt_item *item, bool *value, ckpt_err *err)
 {
-    if (!json_is_boolean(item->value)) {
-        return ckpt_item_fail(item, err, "%sfound %s, wanted true or false", key_of(item).text,
-                              describe(item->value).text);
+    if (ckpt_item_type(item) != CKPT_JSON_BOOL) {
+        return ckpt_item_fail(item, err, "%sfound %s, wanted true or false", key_of(item).text, describe(item).text);
     }
-    *value = json_is_true(item->value);
+    *value = *value_of(item) == 't';
     return CKPT_OK;
 }
 
 ckpt_code ckpt_item_text(const ckpt_item *item, ckpt_arena *out, const char **text, ckpt_err *err)
 {
-    if (!json_is_string(item->value)) {
-        return ckpt_item_fail(item, err, "%sfound %s, wanted a text", key_of(item).text, describe(item->value).text);
+    if (ckpt_item_type(item) != CKPT_JSON_TEXT) {
+        return ckpt_item_fail(item, err, "%sfound %s, wanted a text", key_of(item).text, describe(item).text);
     }
-    char *const copy = ckpt_arena_text(out, json_string_value(item->value));
+    const size_t room = strlen(value_of(item)) + 1;
+    char *const copy = ckpt_arena_take(out, room, 1);
     if (copy == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a text", item->json->source);
     }
+    ckpt_json_decode(value_of(item), copy, room);
     *text = copy;
     return CKPT_OK;
-}
-
-ckpt_json_type ckpt_item_type(const ckpt_item *item)
-{
-    switch (json_typeof(item->value)) {
-    case JSON_OBJECT: return CKPT_JSON_OBJECT;
-    case JSON_ARRAY: return CKPT_JSON_ARRAY;
-    case JSON_STRING: return CKPT_JSON_TEXT;
-    case JSON_INTEGER: return CKPT_JSON_INT;
-    case JSON_REAL: return CKPT_JSON_REAL;
-    case JSON_TRUE:
-    case JSON_FALSE: return CKPT_JSON_BOOL;
-    case JSON_NULL: return CKPT_JSON_NULL;
-    }
-    return CKPT_JSON_NULL;
 }

@@ -1,4 +1,5 @@
-/* Reads JSON so that every error names file, line and column. An item is a cursor over a Jansson tree that knows its path; line and column are looked up only for an error. */
+/* Reads JSON so that every error names file, line and column. A document is its text and an index of it, 8 bytes a value;
+ * an item is a cursor. Values are converted, and line and column counted, only where they are asked for. */
 #ifndef CKPT_CORE_JSON_JSON_H
 #define CKPT_CORE_JSON_JSON_H
 
@@ -13,19 +14,15 @@ typedef struct ckpt_position {
     int line, column; /* from 1; 0: unknown */
 } ckpt_position;
 
-struct json_t;
-
-/* A document: its text and its tree. Strings it gives are copied into the arena of the call that asks. */
+/* A document. Strings it gives are copied into the arena of the call that asks. */
 typedef struct ckpt_json ckpt_json;
 
-/* One value inside a document. Lives on the caller's stack; keeps a pointer to the item it was reached from, which
- * must outlive it. */
+/* One value inside a document. Lives on the caller's stack. */
 typedef struct ckpt_item {
     const ckpt_json *json;
-    const struct json_t *value;
-    const struct ckpt_item *parent; /* NULL: the root */
-    const char *key;                /* in an object; NULL in an array */
-    int index;                      /* in an array */
+    uint32_t at, inner; /* of the document: where the value starts in the text, and its contents in the index */
+    const char *key;    /* in an object; NULL in an array */
+    int index;          /* in an array */
 } ckpt_item;
 
 /* Parse a whole file. Duplicate keys, integers beyond 63 bits and anything after the end are errors.
@@ -41,7 +38,7 @@ void ckpt_json_close(ckpt_json *json); /* NULL is fine */
 CKPT_MUST_USE ckpt_code ckpt_json_check_format(const ckpt_item *root, const char *kind, ckpt_err *err);
 const char *ckpt_json_source(const ckpt_json *json);
 
-/* Member `key` of an object: find says whether it is there, need complains when it is not. */
+/* Member `key` of an object: find says whether it is there, need complains when it is not. Cost: O(members). */
 bool ckpt_item_find(const ckpt_item *item, const char *key, ckpt_item *member);
 CKPT_MUST_USE ckpt_code ckpt_item_need(const ckpt_item *item, const char *key, ckpt_item *member, ckpt_err *err);
 
@@ -50,8 +47,8 @@ int ckpt_item_count(const ckpt_item *item);
 void ckpt_item_at(const ckpt_item *array, int index, ckpt_item *element);
 CKPT_MUST_USE ckpt_code ckpt_item_array(const ckpt_item *item, int *count, ckpt_err *err); /* or complain */
 CKPT_MUST_USE ckpt_code ckpt_item_object(const ckpt_item *item, ckpt_err *err);            /* or complain */
-/* Walk members: *iterator NULL at the start; false at the end. */
-bool ckpt_item_next(const ckpt_item *object, void **iterator, ckpt_item *member);
+/* Walk members: *next 0 at the start; false at the end. */
+bool ckpt_item_next(const ckpt_item *object, int *next, ckpt_item *member);
 
 /* Values, or "found ..., wanted ...". Integers must be written as integers and lie in min..max. */
 CKPT_MUST_USE ckpt_code ckpt_item_int(const ckpt_item *item, int64_t min, int64_t max, int64_t *value, ckpt_err *err);

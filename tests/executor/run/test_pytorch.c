@@ -140,7 +140,7 @@ static void compare_gradients(const ckpt_item *root, const ckpt_network *network
             compared++;
         }
     }
-    void *walk = NULL;
+    int walk = 0;
     ckpt_item item;
     int wanted_count = 0;
     while (ckpt_item_next(&gradients, &walk, &item)) {
