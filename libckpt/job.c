@@ -26,6 +26,7 @@ ckpt_code ckpt_planning_init(ckpt_planning *p, const ckpt_options *asked, ckpt_a
     ckpt_plan_options_init(&p->options);
     p->options.effort = asked->effort;
     p->options.solver = asked->solver;
+    p->options.allow_inexact = asked->allow_inexact;
     p->options.cancelled = asked->cancel != NULL ? is_cancelled : NULL;
     p->options.progress = asked->progress != NULL ? tell_progress : NULL;
     p->options.context = p;

@@ -248,6 +248,9 @@ static void add_planning(words *w, const ckpt_options *o)
     if (o->ignore_flags) {
         add_word(w, "--ignore-flags");
     }
+    if (o->allow_inexact) {
+        add_word(w, "--allow-inexact");
+    }
     add_words(w, "--start", o->start.name);
 }
 

@@ -48,6 +48,25 @@ int ckpt_graph_find_op(const ckpt_graph *graph, const char *name)
     return -1;
 }
 
+ckpt_graph_op *ckpt_graph_copy_ops(const ckpt_graph *graph, ckpt_arena *out)
+{
+    const size_t runs = (size_t)graph->op_count + (size_t)graph->variant_count;
+    ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, runs);
+    if (op != NULL && runs > 0) {
+        memcpy(op, graph->op, runs * sizeof *op);
+    }
+    return op;
+}
+
+bool ckpt_graph_has_variants(const ckpt_graph *graph)
+{
+    bool any = graph->variant_count > 0;
+    for (int o = 0; o < graph->op_count && !any; o++) {
+        any = graph->op[o].optional;
+    }
+    return any;
+}
+
 /* One check in progress. */
 typedef struct checker {
     ckpt_graph *graph;
@@ -102,6 +121,38 @@ static ckpt_code check_names(const checker *c, ckpt_arena *scratch)
     return CKPT_OK;
 }
 
+/* Variants stand together behind the ops, each with a name that its op has once. */
+static ckpt_code check_variants(const checker *c)
+{
+    const ckpt_graph *const g = c->graph;
+    int at = g->op_count;
+    for (int i = 0; i < g->op_count; i++) {
+        const ckpt_graph_op *const op = &g->op[i];
+        look_at(c, "ops", i);
+        if (op->variant_count > 0 && op->first_variant != at) {
+            return CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%.80s: its variants begin at %d, wanted %d", op->name,
+                             op->first_variant, at);
+        }
+        for (int k = 0; k < op->variant_count; k++, at++) {
+            const ckpt_graph_op *const way = &g->op[at];
+            bool twice = op->variant != NULL && strcmp(op->variant, way->variant) == 0;
+            for (int before = op->first_variant; before < at; before++) {
+                twice = twice || strcmp(g->op[before].variant, way->variant) == 0;
+            }
+            if (twice || way->variant[0] == '\0') {
+                return CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%.80s: %s \"%.80s\"", op->name,
+                                 twice ? "two variants are named" : "found a variant named", way->variant);
+            }
+        }
+        if (op->optional && op->adds.count > 0) {
+            return CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%.80s: is optional, but it adds", op->name);
+        }
+    }
+    return at == g->op_count + g->variant_count ? CKPT_OK
+                                                : CKPT_FAIL(c->err, CKPT_BAD_INPUT, "ops have %d variants, wanted %d",
+                                                            at - g->op_count, g->variant_count);
+}
+
 /* Indices in range, each once in its list. */
 static ckpt_code check_list(checker *c, const ckpt_list *list, const char *owner, const char *what)
 {
@@ -127,9 +178,9 @@ static ckpt_code check_list(checker *c, const ckpt_list *list, const char *owner
 static ckpt_code check_lists(checker *c)
 {
     const ckpt_graph *const g = c->graph;
-    for (int i = 0; i < g->op_count; i++) {
+    for (int i = 0; i < g->op_count + g->variant_count; i++) {
         const ckpt_graph_op *const op = &g->op[i];
-        look_at(c, "ops", i);
+        look_at(c, "ops", ckpt_run_base(g, i));
         CKPT_TRY(check_list(c, &op->reads, op->name, "reads"));
         CKPT_TRY(check_list(c, &op->writes, op->name, "writes"));
         CKPT_TRY(check_list(c, &op->adds, op->name, "adds"));
@@ -168,9 +219,9 @@ static ckpt_code check_sums(const checker *c)
         look_at(c, "buffers", i);
         CKPT_TRY(add_up(c, "bytes", g->buffer[i].name, g->buffer[i].bytes, &bytes));
     }
-    int64_t time = 0;
-    for (int i = 0; i < g->op_count; i++) {
-        look_at(c, "ops", i);
+    int64_t time = 0; /* of all ways of all ops: more than any plan runs once */
+    for (int i = 0; i < g->op_count + g->variant_count; i++) {
+        look_at(c, "ops", ckpt_run_base(g, i));
         int64_t with_workspace = bytes;
         CKPT_TRY(add_up(c, "time_ns", g->op[i].name, g->op[i].time_ns, &time));
         CKPT_TRY(add_up(c, "workspace_bytes", g->op[i].name, g->op[i].workspace_bytes, &with_workspace));
@@ -189,15 +240,16 @@ static ckpt_code check_writers(const checker *c)
     for (int b = 0; b < g->buffer_count; b++) {
         c->writer[b] = -1;
     }
-    for (int i = 0; i < g->op_count; i++) {
-        look_at(c, "ops", i);
+    for (int i = 0; i < g->op_count + g->variant_count; i++) {
+        const int o = ckpt_run_base(g, i);
+        look_at(c, "ops", o);
         for (int k = 0; k < g->op[i].writes.count; k++) {
             const int b = g->op[i].writes.at[k];
-            if (c->writer[b] >= 0) {
+            if (c->writer[b] >= 0 && c->writer[b] != o) {
                 return CKPT_FAIL(c->err, CKPT_BAD_INPUT, "%.80s: writes \"%.80s\", which %.80s already writes",
-                                 g->op[i].name, g->buffer[b].name, g->op[c->writer[b]].name);
+                                 g->op[o].name, g->buffer[b].name, g->op[c->writer[b]].name);
             }
-            c->writer[b] = i;
+            c->writer[b] = o;
         }
     }
     for (int b = 0; b < g->buffer_count; b++) {
@@ -281,11 +333,12 @@ static ckpt_code check_inplace(checker *c, const ckpt_graph_op *op)
 static ckpt_code check_ops(checker *c)
 {
     const ckpt_graph *const g = c->graph;
-    for (int i = 0; i < g->op_count; i++) {
+    for (int i = 0; i < g->op_count + g->variant_count; i++) {
         const ckpt_graph_op *const op = &g->op[i];
-        look_at(c, "ops", i);
-        CKPT_TRY(check_later(c, op, i, &op->reads, "reads"));
-        CKPT_TRY(check_later(c, op, i, &op->adds, "adds to"));
+        const int o = ckpt_run_base(g, i);
+        look_at(c, "ops", o);
+        CKPT_TRY(check_later(c, op, o, &op->reads, "reads"));
+        CKPT_TRY(check_later(c, op, o, &op->adds, "adds to"));
         for (int k = 0; k < op->adds.count; k++) {
             const ckpt_buffer *const buffer = &g->buffer[op->adds.at[k]];
             if (buffer->kind != CKPT_GRADIENT) {
@@ -304,6 +357,38 @@ static ckpt_code check_ops(checker *c)
     return CKPT_OK;
 }
 
+/* Keep-all: every op that must run, in its own way. It is a schedule of every graph. */
+static ckpt_code check_keep_all(checker *c)
+{
+    const ckpt_graph *const g = c->graph;
+    const int64_t written = ++c->next_stamp;
+    for (int i = 0; i < g->op_count; i++) {
+        const ckpt_graph_op *const op = &g->op[i];
+        look_at(c, "ops", i);
+        const ckpt_list *const used[] = {&op->reads, &op->adds};
+        for (int l = 0; l < 2 && !op->optional; l++) {
+            for (int k = 0; k < used[l]->count; k++) {
+                if (c->stamp[used[l]->at[k]] != written) {
+                    return CKPT_FAIL(c->err, CKPT_BAD_INPUT,
+                                     "%.80s: needs \"%.80s\", which only variants or optional ops write", op->name,
+                                     g->buffer[used[l]->at[k]].name);
+                }
+            }
+        }
+        for (int k = 0; k < op->writes.count && !op->optional; k++) {
+            c->stamp[op->writes.at[k]] = written;
+        }
+    }
+    look_at(c, "outputs", 0);
+    for (int k = 0; k < g->outputs.count; k++) {
+        if (c->stamp[g->outputs.at[k]] != written) {
+            return CKPT_FAIL(c->err, CKPT_BAD_INPUT, "outputs: \"%.80s\" is written only by variants or optional ops",
+                             g->buffer[g->outputs.at[k]].name);
+        }
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_graph_check_at(ckpt_graph *graph, ckpt_arena *out, ckpt_graph_where *where, ckpt_err *err)
 {
     checker c = {graph, where, err, CKPT_NEW(out, int, graph->buffer_count), NULL, 0};
@@ -314,10 +399,12 @@ ckpt_code ckpt_graph_check_at(ckpt_graph *graph, ckpt_arena *out, ckpt_graph_whe
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to check a graph of %d buffers", graph->buffer_count);
     }
     CKPT_TRY(check_names(&c, out));
+    CKPT_TRY(check_variants(&c));
     CKPT_TRY(check_lists(&c));
     CKPT_TRY(check_sums(&c));
     CKPT_TRY(check_writers(&c));
     CKPT_TRY(check_ops(&c));
+    CKPT_TRY(check_keep_all(&c));
     ckpt_arena_rewind(out, mark);
     graph->writer = c.writer;
     graph->static_bytes = 0;

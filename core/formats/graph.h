@@ -59,12 +59,24 @@ typedef struct ckpt_graph_op {
     ckpt_choice offload; /* the user's flag, as `checkpoint` */
     int stage;           /* pipeline partition + 1; 0: none is set */
     ckpt_policy policy;  /* of --policy; in no file */
+
+    /* Variants: other ways to do the same. They stand behind the ops in ckpt_graph.op, complete in themselves. */
+    const char *variant;              /* the name of this way; NULL: none, as in most ops */
+    bool inexact;                     /* a variant: what it writes has other bits than what the op's own way writes */
+    bool optional;                    /* an op: need not run at all */
+    int base;                         /* a variant: the op it belongs to */
+    int first_variant, variant_count; /* an op: op[first_variant] .. op[first_variant + variant_count - 1] */
 } ckpt_graph_op;
 
-/* Equations that ckpt_graph_check tests, in this order:
+/* How an op is run is a number of its own, the run: an op's own way has the op's index, variants have the indices
+ * behind the ops. Sequences name runs; steps of plans name ops and variants.
+ *
+ * Equations that ckpt_graph_check tests, in this order:
  *   every name unique; every index in range; sizes and times >= 0 and their sums within 63 bits
- *   every buffer is written by exactly one op; read and added to only by later ops in reference order
+ *   every buffer is written by exactly one op, in any of its ways; read and added to only by later ops in reference
+ *   order
  *   adds only to gradients; recompute only without adds; in-place pairs of equal size, out written, in read
+ *   ops in their own way, without optional ones, find all that they read
  *   static_bytes = sum of static sizes */
 typedef struct ckpt_graph {
     const char *source; /* file name, for messages */
@@ -73,14 +85,27 @@ typedef struct ckpt_graph {
     int static_count;
     const ckpt_buffer *buffer;
     int buffer_count;
-    const ckpt_graph_op *op; /* reference order */
+    const ckpt_graph_op *op; /* ops in reference order, then variants, those of an op together */
     int op_count;
+    int variant_count; /* of all ops together */
     ckpt_list outputs; /* must be in memory at the end */
     bool has_link;
     int64_t d2h_bytes_per_s, h2d_bytes_per_s; /* > 0 when has_link */
     ckpt_bytes static_bytes;
     const int *writer; /* per buffer: the op that writes it */
 } ckpt_graph;
+
+/* The op that a run is of. */
+static inline int ckpt_run_base(const ckpt_graph *graph, int run)
+{
+    return run < graph->op_count ? run : graph->op[run].base;
+}
+
+/* A copy of the ops and their variants, to be changed; NULL: no memory. */
+ckpt_graph_op *ckpt_graph_copy_ops(const ckpt_graph *graph, ckpt_arena *out);
+
+/* There is a choice of variants, or an op that need not run. Cost: O(1) with variants, else O(ops). */
+bool ckpt_graph_has_variants(const ckpt_graph *graph);
 
 /* Errors: CKPT_BAD_INPUT ("file:line:column: found, wanted"), CKPT_OVERFLOW, CKPT_IO, CKPT_NO_MEMORY.
  * Cost: O(file) time and memory. */
@@ -97,7 +122,7 @@ CKPT_MUST_USE ckpt_code ckpt_graph_check(ckpt_graph *graph, ckpt_arena *out, ckp
 void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text);
 
 /* SHA-256 of the graph's structure: name, statics, buffers, ops with reads, writes, adds, in-place pairs,
- * recompute and phase, outputs. Times, workspaces, link and labels are left out: another profile
+ * recompute and phase, outputs, variants. Times, workspaces, link and labels are left out: another profile
  * changes them, and a plan stays executable. The exact canonical text is in docs/reference/formats.md. */
 CKPT_MUST_USE ckpt_code ckpt_graph_digest(const ckpt_graph *graph, char text[CKPT_DIGEST_TEXT], ckpt_err *err);
 

@@ -178,18 +178,31 @@ static ckpt_code read_choice(const ckpt_item *item, const char *key, ckpt_choice
     return CKPT_OK;
 }
 
+/* What an op and a variant say alike. What a variant does not say is as in its op, which `way` already holds. */
+static ckpt_code read_way(const reader *r, const ckpt_item *item, ckpt_graph_op *way)
+{
+    static const char *const key[] = {"reads", "writes", "adds"};
+    ckpt_list *const list[] = {&way->reads, &way->writes, &way->adds};
+    ckpt_item any;
+    for (int l = 0; l < 3; l++) {
+        if (ckpt_item_find(item, key[l], &any)) {
+            CKPT_TRY(read_list(r, item, key[l], list[l]));
+        }
+    }
+    if (ckpt_item_find(item, "inplace", &any)) {
+        CKPT_TRY(read_inplace(r, item, way));
+    }
+    CKPT_TRY(ckpt_need_int(item, "time_ns", 0, INT64_MAX, &way->time_ns, r->err));
+    return ckpt_member_int(item, "workspace_bytes", 0, INT64_MAX, way->workspace_bytes, &way->workspace_bytes, r->err);
+}
+
 static ckpt_code read_op(const reader *r, const ckpt_item *item, ckpt_graph_op *op)
 {
     ckpt_err *const err = r->err;
     CKPT_TRY(ckpt_need_text(item, "name", r->out, &op->name, err));
     CKPT_TRY(ckpt_phase_read(item, r->out, &op->phase, err));
     CKPT_TRY(ckpt_member_text(item, "layer", "", r->out, &op->layer, err));
-    CKPT_TRY(read_list(r, item, "reads", &op->reads));
-    CKPT_TRY(read_list(r, item, "writes", &op->writes));
-    CKPT_TRY(read_list(r, item, "adds", &op->adds));
-    CKPT_TRY(read_inplace(r, item, op));
-    CKPT_TRY(ckpt_need_int(item, "time_ns", 0, INT64_MAX, &op->time_ns, err));
-    CKPT_TRY(ckpt_member_int(item, "workspace_bytes", 0, INT64_MAX, 0, &op->workspace_bytes, err));
+    CKPT_TRY(read_way(r, item, op));
     const bool usual = op->phase == CKPT_FORWARD && op->adds.count == 0;
     CKPT_TRY(ckpt_member_bool(item, "recompute", usual, &op->recompute, err));
     CKPT_TRY(ckpt_member_text(item, "segment", NULL, r->out, &op->segment, err));
@@ -199,6 +212,37 @@ static ckpt_code read_op(const reader *r, const ckpt_item *item, ckpt_graph_op *
     int64_t stage = -1;
     CKPT_TRY(ckpt_member_int(item, "stage", 0, INT32_MAX - 1, -1, &stage, err));
     op->stage = (int)stage + 1;
+    CKPT_TRY(ckpt_member_text(item, "variant", NULL, r->out, &op->variant, err));
+    return ckpt_member_bool(item, "optional", false, &op->optional, err);
+}
+
+static ckpt_code read_variant(const reader *r, const ckpt_item *item, ckpt_graph_op *way)
+{
+    bool exact = true;
+    way->optional = false;
+    way->first_variant = way->variant_count = 0;
+    CKPT_TRY(ckpt_need_text(item, "name", r->out, &way->variant, r->err));
+    CKPT_TRY(ckpt_member_bool(item, "exact", true, &exact, r->err));
+    way->inexact = !exact;
+    return read_way(r, item, way);
+}
+
+/* How many variants the ops have together. */
+static ckpt_code count_variants(const reader *r, const ckpt_item *ops, int op_count, int *count)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < op_count; i++) {
+        ckpt_item item;
+        ckpt_item array;
+        int variants = 0;
+        ckpt_item_at(ops, i, &item);
+        CKPT_TRY(ckpt_member_array(&item, "variants", &array, &variants, r->err));
+        sum += variants;
+        if (sum > INT32_MAX - op_count) {
+            return ckpt_item_fail(&item, r->err, "found more than 2^31 ops and variants");
+        }
+    }
+    *count = (int)sum;
     return CKPT_OK;
 }
 
@@ -206,18 +250,32 @@ static ckpt_code read_ops(const reader *r, const ckpt_item *root)
 {
     ckpt_item array;
     int count = 0;
+    int variants = 0;
     CKPT_TRY(ckpt_need_array(root, "ops", &array, &count, r->err));
-    ckpt_graph_op *const op = CKPT_NEW(r->out, ckpt_graph_op, count);
+    CKPT_TRY(count_variants(r, &array, count, &variants));
+    ckpt_graph_op *const op = CKPT_NEW(r->out, ckpt_graph_op, (size_t)count + (size_t)variants);
     if (op == NULL) {
-        return no_memory(r, "ops", count);
+        return no_memory(r, "ops", count + variants);
     }
+    int at = count;
     for (int i = 0; i < count; i++) {
         ckpt_item item;
+        ckpt_item others;
         ckpt_item_at(&array, i, &item);
         CKPT_TRY(read_op(r, &item, &op[i]));
+        CKPT_TRY(ckpt_member_array(&item, "variants", &others, &op[i].variant_count, r->err));
+        op[i].first_variant = at;
+        for (int k = 0; k < op[i].variant_count; k++, at++) {
+            ckpt_item other;
+            ckpt_item_at(&others, k, &other);
+            op[at] = op[i];
+            op[at].base = i;
+            CKPT_TRY(read_variant(r, &other, &op[at]));
+        }
     }
     r->graph->op = op;
     r->graph->op_count = count;
+    r->graph->variant_count = variants;
     return CKPT_OK;
 }
 

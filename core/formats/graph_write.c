@@ -1,5 +1,6 @@
 /* A graph as JSON, and as the canonical text whose SHA-256 names it. Both hold one entry a line. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/formats/graph_impl.h"
 
@@ -19,6 +20,46 @@ static void write_inplace(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt
         ckpt_json_put_texts(
             w, NULL,
             (const char *const[]){graph->buffer[op->inplace[k].out].name, graph->buffer[op->inplace[k].in].name}, 2);
+    }
+    ckpt_json_end(w);
+}
+
+static bool same_list(const ckpt_list *a, const ckpt_list *b)
+{
+    return a->count == b->count && (a->count == 0 || memcmp(a->at, b->at, (size_t)a->count * sizeof *a->at) == 0);
+}
+
+static bool same_inplace(const ckpt_graph_op *a, const ckpt_graph_op *b)
+{
+    return a->inplace_count == b->inplace_count &&
+           (a->inplace_count == 0 ||
+            memcmp(a->inplace, b->inplace, (size_t)a->inplace_count * sizeof *a->inplace) == 0);
+}
+
+/* Only where it differs from its op, but for its time. */
+static void write_variant(const ckpt_graph *graph, const ckpt_graph_op *way, ckpt_json_writer *w)
+{
+    const ckpt_graph_op *const op = &graph->op[way->base];
+    ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+    ckpt_json_put_text(w, "name", way->variant);
+    if (!same_list(&way->reads, &op->reads)) {
+        write_list(graph, "reads", &way->reads, w);
+    }
+    if (!same_list(&way->writes, &op->writes)) {
+        write_list(graph, "writes", &way->writes, w);
+    }
+    if (!same_list(&way->adds, &op->adds)) {
+        write_list(graph, "adds", &way->adds, w);
+    }
+    if (!same_inplace(way, op)) {
+        write_inplace(graph, way, w);
+    }
+    ckpt_json_put_int(w, "time_ns", way->time_ns);
+    if (way->workspace_bytes != op->workspace_bytes) {
+        ckpt_json_put_int(w, "workspace_bytes", way->workspace_bytes);
+    }
+    if (way->inexact) {
+        ckpt_json_put_bool(w, "exact", false);
     }
     ckpt_json_end(w);
 }
@@ -58,6 +99,19 @@ static void write_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_json
     }
     if (op->stage > 0) {
         ckpt_json_put_int(w, "stage", op->stage - 1);
+    }
+    if (op->optional) {
+        ckpt_json_put_bool(w, "optional", true);
+    }
+    if (op->variant != NULL) {
+        ckpt_json_put_text(w, "variant", op->variant);
+    }
+    if (op->variant_count > 0) {
+        ckpt_json_begin_array(w, "variants", CKPT_JSON_LINE);
+        for (int k = 0; k < op->variant_count; k++) {
+            write_variant(graph, &graph->op[op->first_variant + k], w);
+        }
+        ckpt_json_end(w);
     }
     ckpt_json_end(w);
 }
@@ -120,11 +174,8 @@ static void canonical_list(const ckpt_graph *graph, const char *key, const ckpt_
     ckpt_text_add(text, "\n");
 }
 
-static void canonical_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_text *text)
+static void canonical_way(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_text *text)
 {
-    ckpt_text_add(text, "op ");
-    ckpt_text_json(text, op->name);
-    ckpt_text_add(text, " %s %s\n", ckpt_phase_name(op->phase), op->recompute ? "again" : "once");
     canonical_list(graph, "reads", &op->reads, text);
     canonical_list(graph, "writes", &op->writes, text);
     canonical_list(graph, "adds", &op->adds, text);
@@ -134,6 +185,27 @@ static void canonical_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_
         ckpt_text_add(text, " ");
         ckpt_text_json(text, graph->buffer[op->inplace[k].in].name);
         ckpt_text_add(text, "\n");
+    }
+}
+
+static void canonical_op(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_text *text)
+{
+    ckpt_text_add(text, "op ");
+    ckpt_text_json(text, op->name);
+    ckpt_text_add(text, " %s %s%s", ckpt_phase_name(op->phase), op->recompute ? "again" : "once",
+                  op->optional ? " optional" : "");
+    if (op->variant != NULL) {
+        ckpt_text_add(text, " ");
+        ckpt_text_json(text, op->variant);
+    }
+    ckpt_text_add(text, "\n");
+    canonical_way(graph, op, text);
+    for (int k = 0; k < op->variant_count; k++) {
+        const ckpt_graph_op *const way = &graph->op[op->first_variant + k];
+        ckpt_text_add(text, "variant ");
+        ckpt_text_json(text, way->variant);
+        ckpt_text_add(text, "%s\n", way->inexact ? " inexact" : "");
+        canonical_way(graph, way, text);
     }
 }
 

@@ -206,7 +206,8 @@ ckpt_code ckpt_plan_check_outline(const ckpt_plan *plan, const ckpt_item *root, 
 typedef struct binder {
     const ckpt_graph *graph;
     known_names known;
-    int *target, *buffer; /* of every step, of every allocation */
+    int *target, *way; /* of every step */
+    int *buffer;       /* of every allocation */
     ckpt_err *err;
 } binder;
 
@@ -223,6 +224,23 @@ static ckpt_code index_graph(binder *b, ckpt_arena *scratch)
     return CKPT_OK;
 }
 
+static ckpt_code bind_variant(const binder *b, int i, const ckpt_step *step)
+{
+    const ckpt_graph_op *const op = step->kind == CKPT_RUN ? &b->graph->op[b->target[i]] : NULL;
+    b->way[i] = 0;
+    if (step->variant == NULL || (op->variant != NULL && strcmp(op->variant, step->variant) == 0)) {
+        return CKPT_OK;
+    }
+    for (int k = 0; k < op->variant_count; k++) {
+        if (strcmp(b->graph->op[op->first_variant + k].variant, step->variant) == 0) {
+            b->way[i] = k + 1;
+            return CKPT_OK;
+        }
+    }
+    return CKPT_FAIL(b->err, CKPT_BAD_INPUT, "step %d: run \"%.80s\" as variant \"%.80s\", which the op does not have",
+                     i, step->name, step->variant);
+}
+
 static ckpt_code bind_steps(const binder *b, const ckpt_plan *plan)
 {
     for (int i = 0; i < plan->step_count; i++) {
@@ -233,6 +251,7 @@ static ckpt_code bind_steps(const binder *b, const ckpt_plan *plan)
                              "step %d: %s \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model",
                              i, ckpt_step_kind_name(step->kind), step->name, b->graph->name);
         }
+        CKPT_TRY(bind_variant(b, i, step));
     }
     return CKPT_OK;
 }
@@ -271,8 +290,9 @@ static ckpt_code bind(binder *b, ckpt_plan *plan, ckpt_arena *scratch)
                          b->graph->name);
     }
     b->target = CKPT_NEW(scratch, int, plan->step_count);
+    b->way = CKPT_NEW(scratch, int, plan->step_count);
     b->buffer = CKPT_NEW(scratch, int, plan->allocation_count);
-    if (b->target == NULL || b->buffer == NULL) {
+    if (b->target == NULL || b->way == NULL || b->buffer == NULL) {
         return CKPT_FAIL(b->err, CKPT_NO_MEMORY, "no memory to bind a plan of %d steps", plan->step_count);
     }
     CKPT_TRY(index_graph(b, scratch));
@@ -302,6 +322,8 @@ ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err
         ckpt_allocation *const allocation = (ckpt_allocation *)plan->allocation;
         for (int i = 0; i < plan->step_count; i++) {
             step[i].target = b.target[i];
+            step[i].way = b.way[i];
+            step[i].variant = b.way[i] == 0 ? NULL : step[i].variant;
         }
         for (int i = 0; i < plan->allocation_count; i++) {
             allocation[i].buffer = b.buffer[i];

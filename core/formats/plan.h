@@ -13,11 +13,32 @@ typedef enum ckpt_decision { CKPT_KEEP, CKPT_RECOMPUTE, CKPT_OFFLOADED } ckpt_de
 
 typedef struct ckpt_step {
     ckpt_step_kind kind;
-    const char *name; /* of the op (run) or the buffer */
-    int target;       /* its index in the graph; -1 until ckpt_plan_bind */
-    bool recomputed;  /* run: not the first run of this op */
-    bool inplace;     /* run: outputs take the memory of the inputs that the op names for it */
+    const char *name;    /* of the op (run) or the buffer */
+    int target;          /* its index in the graph; -1 until ckpt_plan_bind */
+    bool recomputed;     /* run: not the first run of this op */
+    bool inplace;        /* run: outputs take the memory of the inputs that the op names for it */
+    const char *variant; /* run: how, where that is not the op's own way; else NULL */
+    int way;             /* run: 0, or the number of that variant among its op's, from 1; set by ckpt_plan_bind */
 } ckpt_step;
+
+/* What a run does: the op's own fields or those of its variant. */
+static inline const ckpt_graph_op *ckpt_step_op(const ckpt_graph *graph, const ckpt_step *step)
+{
+    const ckpt_graph_op *const op = &graph->op[step->target];
+    return step->way == 0 ? op : &graph->op[op->first_variant + step->way - 1];
+}
+
+/* The step that is run `run` of a graph (ckpt_graph). */
+static inline ckpt_step ckpt_step_run(const ckpt_graph *graph, int run)
+{
+    const int op = ckpt_run_base(graph, run);
+    const int way = run == op ? 0 : run - graph->op[op].first_variant + 1;
+    return (ckpt_step){.kind = CKPT_RUN,
+                       .name = graph->op[op].name,
+                       .target = op,
+                       .variant = way > 0 ? graph->op[run].variant : NULL,
+                       .way = way};
+}
 
 /* Bytes [offset, offset + bytes) of the arena during steps from..to, both included. */
 typedef struct ckpt_allocation {

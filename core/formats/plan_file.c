@@ -206,9 +206,12 @@ static ckpt_code read_step(const reader *r, const ckpt_item *item, ckpt_step *st
     }
     CKPT_TRY(ckpt_member_bool(item, "again", false, &step->recomputed, r->err));
     CKPT_TRY(ckpt_member_bool(item, "inplace", false, &step->inplace, r->err));
-    if (step->kind != CKPT_RUN && (step->recomputed || step->inplace)) {
+    CKPT_TRY(ckpt_member_text(item, "variant", NULL, r->out, &step->variant, r->err));
+    if (step->kind != CKPT_RUN && (step->recomputed || step->inplace || step->variant != NULL)) {
         return ckpt_item_fail(item, r->err, "found \"%s\" on a step that is no run",
-                              step->recomputed ? "again" : "inplace");
+                              step->recomputed ? "again"
+                              : step->inplace  ? "inplace"
+                                               : "variant");
     }
     return CKPT_OK;
 }
@@ -411,6 +414,9 @@ static void write_steps(const ckpt_plan *plan, ckpt_json_writer *w)
         }
         if (step->inplace) {
             ckpt_json_put_bool(w, "inplace", true);
+        }
+        if (step->variant != NULL) {
+            ckpt_json_put_text(w, "variant", step->variant);
         }
         ckpt_json_end(w);
     }

@@ -81,7 +81,7 @@ static ckpt_code touch_layer(walker *w, const ckpt_action *action)
 
 static ckpt_code walk_run(walker *w, const ckpt_step *step, const ckpt_action *action)
 {
-    const ckpt_graph_op *const op = &w->program->lowered->graph->op[step->target];
+    const ckpt_graph_op *const op = ckpt_step_op(w->program->lowered->graph, step);
     if (action->task == CKPT_TASK_LAYER && action->phase != CKPT_UPDATE) {
         CKPT_TRY(touch_layer(w, action));
     }

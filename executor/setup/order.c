@@ -237,7 +237,7 @@ static void order_run(ordering *o, int s)
 {
     const ckpt_lowered *const lowered = o->program->lowered;
     const ckpt_step *const step = &o->program->plan->step[s];
-    const ckpt_graph_op *const op = &lowered->graph->op[step->target];
+    const ckpt_graph_op *const op = ckpt_step_op(lowered->graph, step);
     latest need = never;
     for (int i = 0; i < op->reads.count; i++) {
         raise_to(&need, &o->buffer[op->reads.at[i]].wrote);

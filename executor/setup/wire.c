@@ -161,7 +161,7 @@ static ckpt_code wire_run(const ckpt_wiring *wiring, int s, ckpt_action *action,
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_step *const step = &program->plan->step[s];
-    const ckpt_graph_op *const op = &program->lowered->graph->op[step->target];
+    const ckpt_graph_op *const op = ckpt_step_op(program->lowered->graph, step);
     const ckpt_op_role *const role = &program->lowered->op_role[step->target];
     action->layer = op->layer;
     action->task = role->task;

@@ -81,7 +81,7 @@ static ckpt_code wire_bucket(const ckpt_wiring *wiring, int s, const ckpt_op_rol
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_lowered *const lowered = program->lowered;
-    const ckpt_graph_op *const op = &lowered->graph->op[program->plan->step[s].target];
+    const ckpt_graph_op *const op = ckpt_step_op(lowered->graph, &program->plan->step[s]);
     const bool staged = role->task == CKPT_TASK_REDUCE_START || role->task == CKPT_TASK_REDUCE;
     action->exchange = &wiring->exchange[role->bucket];
     CKPT_TRY(wire_pieces(wiring, s, action, err));

@@ -33,13 +33,12 @@ static ckpt_code mark_stages(ckpt_staged *s, const ckpt_lowered *whole, ckpt_are
 {
     const ckpt_graph *const graph = whole->graph;
     ckpt_graph *const marked = CKPT_NEW(out, ckpt_graph, 1);
-    ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, graph->op_count);
+    ckpt_graph_op *const op = ckpt_graph_copy_ops(graph, out);
     if (marked == NULL || op == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "stages of %d ops", graph->op_count);
     }
     for (int o = 0; o < graph->op_count; o++) {
         const int node = whole->op_role[o].node;
-        op[o] = graph->op[o];
         op[o].stage = node >= 0 ? s->lowered->network->stage_of[node] + 1 : 0;
     }
     *marked = *graph;

@@ -71,14 +71,16 @@ static void follow(whereabouts *w, const ckpt_step *step)
 {
     const int b = step->target;
     switch (step->kind) {
-    case CKPT_RUN:
-        for (int i = 0; step->inplace && i < w->graph->op[b].inplace_count; i++) {
-            w->memory[w->graph->op[b].inplace[i].in] = false;
+    case CKPT_RUN: {
+        const ckpt_graph_op *const op = ckpt_step_op(w->graph, step);
+        for (int i = 0; step->inplace && i < op->inplace_count; i++) {
+            w->memory[op->inplace[i].in] = false;
         }
-        for (int i = 0; i < w->graph->op[b].writes.count; i++) {
-            w->memory[w->graph->op[b].writes.at[i]] = true;
+        for (int i = 0; i < op->writes.count; i++) {
+            w->memory[op->writes.at[i]] = true;
         }
         break;
+    }
     case CKPT_FREE: w->memory[b] = false; break;
     case CKPT_OFFLOAD: w->host[b] = true; break;
     case CKPT_FETCH: w->memory[b] = true; break;
@@ -138,9 +140,9 @@ static void add_kept(whereabouts *w, int batch, const int *row_of, ckpt_layer_re
 }
 
 /* A recomputation: its time, and the bytes behind the boundary that only it provides. */
-static void add_recomputed(whereabouts *w, int o, bool behind, ckpt_layer_report *row)
+static void add_recomputed(whereabouts *w, const ckpt_step *step, bool behind, ckpt_layer_report *row)
 {
-    const ckpt_graph_op *const op = &w->graph->op[o];
+    const ckpt_graph_op *const op = ckpt_step_op(w->graph, step);
     row->recompute_ns += op->time_ns;
     row->decision = CKPT_RECOMPUTE;
     for (int i = 0; behind && i < op->writes.count; i++) {
@@ -178,7 +180,7 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
         batch = step->kind == CKPT_RUN ? batch_of(&w, step->target) : batch;
         follow(&w, step);
         if (step->kind == CKPT_RUN && step->recomputed && row >= 0) {
-            add_recomputed(&w, step->target, i > boundary[batch], &rows[row]);
+            add_recomputed(&w, step, i > boundary[batch], &rows[row]);
         } else if (step->kind == CKPT_OFFLOAD && row >= 0 && rows[row].decision == CKPT_KEEP) {
             rows[row].decision = CKPT_OFFLOADED;
         }

@@ -21,9 +21,10 @@ ckpt_code ckpt_plan_candidate(const ckpt_plan *plan, const ckpt_graph *graph, ck
     for (int i = plan->step_count - 1; i >= 0; i--) {
         const ckpt_step *const step = &plan->step[i];
         if (step->kind == CKPT_RUN) {
-            entry[--at] = step->target;
-            for (int k = 0; k < graph->op[step->target].writes.count; k++) {
-                fetched[graph->op[step->target].writes.at[k]] = false;
+            entry[--at] = (int)(ckpt_step_op(graph, step) - graph->op);
+            const ckpt_list *const writes = &ckpt_step_op(graph, step)->writes;
+            for (int k = 0; k < writes->count; k++) {
+                fetched[writes->at[k]] = false;
             }
         } else if (step->kind != CKPT_FREE || fetched[step->target]) {
             entry[--at] = ckpt_sequence_copy(step->kind, step->target);

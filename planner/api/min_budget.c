@@ -1,6 +1,5 @@
 /* When nothing fits: the minimum budget. */
 #include "planner/api/plan_make_impl.h"
-#include "planner/bound/bound.h"
 #include "planner/replay/replay.h"
 
 enum {
@@ -75,7 +74,7 @@ ckpt_code ckpt_maker_refuse(const ckpt_maker *m, const ckpt_candidate *min_peak,
     CKPT_TRY(ckpt_maker_pack_min_peak(m, min_peak, 0, NULL, &lowest, err));
     *plan = (ckpt_plan){.verdict = CKPT_INFEASIBLE, .solver = min_peak->by != NULL ? min_peak->by : m->strategy->name};
     CKPT_TRY(ckpt_maker_head(m, plan, err));
-    CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &below, err));
+    CKPT_TRY(ckpt_maker_floor(m, &below, err));
     if (m->strategy->budgeted) {
         CKPT_TRY(confirm(m, &lowest, err));
     }

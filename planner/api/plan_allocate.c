@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "planner/api/plan_make_impl.h"
-#include "planner/bound/bound.h"
 #include "planner/placement/allocate.h"
 #include "planner/schedule/batches.h"
 
@@ -123,7 +122,7 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
     ckpt_bytes above = m->limit; /* the lowest limit whose candidates did not fit */
     ckpt_bytes below = 0;        /* the highest one whose candidates did, or that had none */
     ckpt_bytes lowest = 0;
-    CKPT_TRY(ckpt_bound_peak(m->graph, m->out, &lowest, err));
+    CKPT_TRY(ckpt_maker_floor(m, &lowest, err));
     options.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
     for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
         const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */

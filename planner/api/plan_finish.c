@@ -6,6 +6,7 @@
 #include "planner/placement/allocate.h"
 #include "planner/replay/clock.h"
 #include "planner/replay/replay.h"
+#include "planner/variants/variants.h"
 
 ckpt_code ckpt_maker_head(const ckpt_maker *m, ckpt_plan *plan, ckpt_err *err)
 {
@@ -22,18 +23,23 @@ static ckpt_code fill_bound(const ckpt_maker *m, ckpt_candidates *candidates, ck
 {
     const bool has_all = candidates->has_bound && strcmp(candidates->bound_scope, "all") == 0;
     const bool wanted = !m->strategy->baseline && (m->options->without & CKPT_PART_BOUND) == 0 && !has_all;
-    if (wanted && plan->time_ns > plan->keep_all_time_ns && m->limit < CKPT_BYTES_MAX) {
+    ckpt_ns least = 0; /* of every op that must run, once, in its fastest way */
+    for (int o = 0; o < m->graph->op_count; o++) {
+        least += ckpt_fastest_way(m->graph, o, m->options); /* sums were checked with the graph */
+    }
+    if (wanted && plan->time_ns > least && m->limit < CKPT_BYTES_MAX) {
         const ckpt_ns first = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
         const ckpt_ns upper = first < plan->time_ns ? first : plan->time_ns;
         ckpt_bound found;
-        CKPT_TRY_WHILE(err, ckpt_bound_find(m->graph, m->limit, upper, m->options, m->out, &found, err),
+        const ckpt_graph *relaxed = NULL;
+        CKPT_TRY(ckpt_variants_relax(m->graph, m->limit, m->options, m->out, &relaxed, err));
+        CKPT_TRY_WHILE(err, ckpt_bound_find(relaxed, m->limit, upper, m->options, m->out, &found, err),
                        "bounding the time from below");
         ckpt_candidates_bound(candidates, found.time_ns, found.how, found.scope);
     }
-    if (!candidates->has_bound || candidates->bound_ns > plan->time_ns ||
-        candidates->bound_ns < plan->keep_all_time_ns) {
+    if (!candidates->has_bound || candidates->bound_ns > plan->time_ns || candidates->bound_ns < least) {
         candidates->has_bound = false;
-        ckpt_candidates_bound(candidates, plan->keep_all_time_ns, "every op runs at least once", "all");
+        ckpt_candidates_bound(candidates, least, "every op runs at least once", "all");
     }
     plan->has_bound = true;
     plan->bound_ns = candidates->bound_ns;

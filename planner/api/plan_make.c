@@ -1,15 +1,24 @@
 /* From a strategy's name to a plan. */
 #include "core/base/clock.h"
 #include "planner/api/plan_make_impl.h"
+#include "planner/bound/bound.h"
+#include "planner/variants/variants.h"
 
 ckpt_code ckpt_maker_ask(const ckpt_maker *m, const ckpt_plan_options *options, ckpt_bytes limit,
                          ckpt_candidates *candidates, ckpt_err *err)
 {
     *candidates = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     const ckpt_bytes possible = limit > 0 ? limit : 0; /* a budget below the static block: for the minimum peak */
-    CKPT_TRY_WHILE(err, m->strategy->plan(m->graph, possible, options, m->out, candidates, err), "planning by %s",
-                   m->strategy->name);
+    CKPT_TRY_WHILE(err, ckpt_variants_ask(m->strategy, m->graph, possible, options, m->out, candidates, err),
+                   "planning by %s", m->strategy->name);
     return CKPT_OK;
+}
+
+ckpt_code ckpt_maker_floor(const ckpt_maker *m, ckpt_bytes *lowest, ckpt_err *err)
+{
+    const ckpt_graph *relaxed = NULL;
+    CKPT_TRY(ckpt_variants_relax(m->graph, CKPT_BYTES_MAX, m->options, m->out, &relaxed, err));
+    return ckpt_bound_peak(relaxed, m->out, lowest, err);
 }
 
 static ckpt_code make(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)

@@ -36,6 +36,9 @@ typedef struct ckpt_maker {
 CKPT_MUST_USE ckpt_code ckpt_maker_ask(const ckpt_maker *m, const ckpt_plan_options *options, ckpt_bytes limit,
                                        ckpt_candidates *candidates, ckpt_err *err);
 
+/* Live bytes below which there is no schedule. */
+CKPT_MUST_USE ckpt_code ckpt_maker_floor(const ckpt_maker *m, ckpt_bytes *lowest, ckpt_err *err);
+
 /* Ask under m->limit, then write steps and allocations of the fastest candidate that fits. */
 CKPT_MUST_USE ckpt_code ckpt_maker_attempt(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_plan *plan,
                                            bool *fits, ckpt_err *err);

@@ -10,6 +10,7 @@
 #include "planner/schedule/batches.h"
 #include "planner/schedule/schedule.h"
 #include "planner/search/search.h"
+#include "planner/variants/variants.h"
 
 /* What each effort pays for: moves of the local search; work on programs of neighbourhoods; (op, stage) pairs of a
  * program that is solved whole, and its branchings. */
@@ -33,6 +34,7 @@ typedef struct job {
     ckpt_arena *out;
     ckpt_candidates *candidates;
     bool infeasible; /* proved */
+    bool variants;   /* there is a choice of variants, or of optional ops */
     bool batched;    /* several micro-batches, so many ops that only schedules of one are tried */
 } job;
 
@@ -44,20 +46,6 @@ static void sign(ckpt_candidates *candidates, const char *by)
         candidate->by = candidate->by != NULL ? candidate->by : by;
     }
     candidates->min_peak.by = candidates->min_peak.by != NULL ? candidates->min_peak.by : by;
-}
-
-static void merge(ckpt_candidates *candidates, const ckpt_candidates *part)
-{
-    for (int i = 0; i < part->count; i++) {
-        ckpt_candidates_add(candidates, &part->candidate[i]);
-    }
-    const bool lower =
-        part->min_peak.sequence.op != NULL &&
-        (candidates->min_peak.sequence.op == NULL || part->min_peak.peak < candidates->min_peak.peak ||
-         (part->min_peak.peak == candidates->min_peak.peak && part->min_peak.time < candidates->min_peak.time));
-    if (lower) {
-        candidates->min_peak = part->min_peak;
-    }
 }
 
 /* Else there is one sequence without copies: keep-all. */
@@ -76,7 +64,7 @@ static bool is_done(const job *j)
     const ckpt_candidates *const candidates = j->candidates;
     ckpt_ns bound = 0;
     for (int o = 0; o < j->graph->op_count; o++) {
-        bound = ckpt_sum(bound, j->graph->op[o].time_ns, &bound) ? bound : INT64_MAX;
+        bound = ckpt_sum(bound, ckpt_fastest_way(j->graph, o, j->options), &bound) ? bound : INT64_MAX;
     }
     if (candidates->has_bound && candidates->bound_ns > bound && strcmp(candidates->bound_scope, "all") == 0) {
         bound = candidates->bound_ns;
@@ -118,9 +106,10 @@ static ckpt_code ask(job *j, const char *name, bool from_candidates, ckpt_candid
     }
     *part = (ckpt_candidates){.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     ckpt_candidates_progress(j->candidates, name, j->limit, j->options);
-    CKPT_TRY_WHILE(err, strategy->plan(j->graph, j->limit, &options, j->out, part, err), "planning by %s", name);
+    CKPT_TRY_WHILE(err, ckpt_variants_ask(strategy, j->graph, j->limit, &options, j->out, part, err), "planning by %s",
+                   name);
     sign(part, name);
-    merge(j->candidates, part);
+    ckpt_candidates_merge(j->candidates, part);
     return CKPT_OK;
 }
 
@@ -161,8 +150,10 @@ static ckpt_code construct(job *j, ckpt_err *err)
 static ckpt_code bound(job *j, ckpt_err *err)
 {
     ckpt_bound found;
+    const ckpt_graph *relaxed = NULL;
+    CKPT_TRY(ckpt_variants_relax(j->graph, j->limit, j->options, j->out, &relaxed, err));
     const ckpt_ns upper = j->candidates->count > 0 ? j->candidates->candidate[0].time : INT64_MAX;
-    CKPT_TRY(ckpt_bound_find(j->graph, j->limit, upper, j->options, j->out, &found, err));
+    CKPT_TRY(ckpt_bound_find(relaxed, j->limit, upper, j->options, j->out, &found, err));
     ckpt_candidates_bound(j->candidates, found.time_ns, found.how, found.scope);
     j->infeasible = found.infeasible;
     return CKPT_OK;
@@ -175,7 +166,7 @@ static ckpt_code search(job *j, ckpt_err *err)
 
 static bool has_work(const job *j)
 {
-    return is_common(j) && paid_for[j->effort].work > 0 && j->options->solver != NULL;
+    return is_common(j) && paid_for[j->effort].work > 0 && j->options->solver != NULL && !j->variants;
 }
 
 static ckpt_code neighbourhood(job *j, ckpt_err *err)
@@ -191,7 +182,7 @@ static ckpt_code program(job *j, ckpt_err *err)
                    ckpt_ilp_solve(j->graph, j->limit, paid_for[j->effort].pairs, paid_for[j->effort].nodes, j->options,
                                   j->out, &part, err),
                    "planning by ilp");
-    merge(j->candidates, &part);
+    ckpt_candidates_merge(j->candidates, &part);
     /* programs know no copies, and a class that is beaten already says nothing */
     const bool beaten = j->candidates->count > 0 && j->candidates->candidate[0].time < part.bound_ns;
     if (part.has_bound && !j->graph->has_link && !beaten) {
@@ -203,7 +194,7 @@ static ckpt_code program(job *j, ckpt_err *err)
 static bool is_tiny(const job *j)
 {
     return j->graph->buffer_count <= CKPT_EXACT_BUFFERS && j->graph->op_count <= CKPT_EXACT_OPS && !j->infeasible &&
-           !j->graph->has_link;
+           !j->graph->has_link && !j->variants;
 }
 
 static ckpt_code exact(job *j, ckpt_err *err)
@@ -244,9 +235,10 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
              .effort = ckpt_effort(options),
              .out = out,
              .candidates = candidates};
+    j.variants = ckpt_graph_has_variants(graph);
     j.batched = graph->op_count > BATCHED_OPS && j.effort < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
     CKPT_TRY(construct(&j, err));
-    const bool fixed = !may_recompute(&j) && !graph->has_link;
+    const bool fixed = !may_recompute(&j) && !graph->has_link && !j.variants;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !fixed && !is_done(&j); i++) {
         if ((options->without & parts[i].part) != 0 || !parts[i].is_for(&j)) {
             continue;
@@ -266,5 +258,6 @@ const ckpt_strategy ckpt_strategy_auto = {
     .help = "the best of chain, hierarchy, local search, integer programs and, with a link, offload",
     .source = "the sources of its parts",
     .budgeted = true,
+    .variants = true,
     .plan = plan,
 };

@@ -256,13 +256,12 @@ static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, in
                               ckpt_err *err)
 {
     ckpt_graph *const made = CKPT_NEW(out, ckpt_graph, 1);
-    ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, graph->op_count);
+    ckpt_graph_op *const op = ckpt_graph_copy_ops(graph, out);
     bool *const decided = CKPT_NEW(out, bool, graph->op_count);
     if (made == NULL || op == NULL || decided == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "choices for %d ops", graph->op_count);
     }
     for (int o = 0; o < graph->op_count; o++) {
-        op[o] = graph->op[o];
         op[o].checkpoint = ignore ? CKPT_UNSET : op[o].checkpoint;
         op[o].segment = ignore ? NULL : op[o].segment;
         /* Not a flag of the user: an op without a layer writes what another rank waits for. */

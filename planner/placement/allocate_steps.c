@@ -12,7 +12,7 @@ static void find_roots(const ckpt_graph *graph, const ckpt_plan *plan, int *held
         if (allocation->buffer < 0) {
             continue;
         }
-        const ckpt_graph_op *const op = step->kind == CKPT_RUN && step->inplace ? &graph->op[step->target] : NULL;
+        const ckpt_graph_op *const op = step->kind == CKPT_RUN && step->inplace ? ckpt_step_op(graph, step) : NULL;
         for (int p = 0; op != NULL && p < op->inplace_count; p++) {
             if (op->inplace[p].out == allocation->buffer) {
                 root[i] = root[held[op->inplace[p].in]];

@@ -10,7 +10,7 @@
  *   7 layers      none, or every one with what the steps do to it
  *
  * "The same bits" is rule 2 too: an op must read a gradient with exactly those additions that stand before it in
- * reference order. */
+ * reference order, and all runs of an op use variants of the same bits. */
 #include "planner/replay/replay.h"
 
 #include <stdlib.h>
@@ -32,8 +32,9 @@ typedef struct replay {
     int *added_at; /* per buffer: step of the last addition; -1: none */
     int *whole;    /* per buffer: additions in reference order */
     int *host;     /* per buffer: additions in its copy on the host; -1: no copy */
-    int *expected; /* additions each read and then each add must find, ops in order */
-    int *first;    /* per op: where its part of `expected` starts */
+    int *expected; /* additions each read and then each add must find, ops in order and then variants */
+    int *first;    /* per op and variant: where its part of `expected` starts */
+    int *way;      /* per op: of its first run */
     bool *ran;
     int next; /* op whose first run is due */
     live_range *range;
@@ -69,6 +70,11 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
             return REFUSE(err, "step %d (%s %s) is not bound to the graph", i, ckpt_step_kind_name(step->kind),
                           step->name);
         }
+        if (step->way < 0 ||
+            (step->way > 0 && (step->kind != CKPT_RUN || step->way > graph->op[step->target].variant_count))) {
+            return REFUSE(err, "step %d (%s %s) is not bound to a variant", i, ckpt_step_kind_name(step->kind),
+                          step->name);
+        }
     }
     for (int i = 0; i < plan->allocation_count; i++) {
         if (plan->allocation[i].buffer < -1 || plan->allocation[i].buffer >= graph->buffer_count) {
@@ -78,19 +84,49 @@ static ckpt_code check_form(const ckpt_plan *plan, const ckpt_graph *graph, ckpt
     return CKPT_OK;
 }
 
-/* Allocates the tables and counts how many additions each op finds in each buffer that it reads when the graph runs in
- * reference order. */
+/* How many additions each op and variant finds in each buffer that it uses when the graph runs in reference order, every
+ * op as it first runs in the plan. */
+static void count_additions(replay *r)
+{
+    const ckpt_graph *const graph = r->graph;
+    int at = 0;
+    for (int i = r->plan->step_count - 1; i >= 0; i--) {
+        const ckpt_step *const step = &r->plan->step[i];
+        if (step->kind == CKPT_RUN) {
+            r->way[step->target] = step->way;
+        }
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        const ckpt_graph_op *const op = &graph->op[o];
+        for (int k = 0; k <= op->variant_count; k++) {
+            const int run = k == 0 ? o : op->first_variant + k - 1;
+            const ckpt_list *const list[] = {&graph->op[run].reads, &graph->op[run].adds};
+            r->first[run] = at;
+            for (int l = 0; l < 2; l++) {
+                for (int i = 0; i < list[l]->count; i++) {
+                    r->expected[at++] = r->whole[list[l]->at[i]];
+                }
+            }
+        }
+        const ckpt_step as_run = {.target = o, .way = r->way[o]};
+        const ckpt_list *const adds = &ckpt_step_op(graph, &as_run)->adds;
+        for (int i = 0; i < adds->count; i++) {
+            r->whole[adds->at[i]]++;
+        }
+    }
+}
+
 static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = r->graph;
     size_t uses = 0;
-    for (int o = 0; o < graph->op_count; o++) {
+    for (int o = 0; o < graph->op_count + graph->variant_count; o++) {
         uses += (size_t)graph->op[o].reads.count + (size_t)graph->op[o].adds.count;
     }
     size_t ranges = 0;
     for (int i = 0; i < r->plan->step_count; i++) {
         const ckpt_step *const step = &r->plan->step[i];
-        ranges += step->kind == CKPT_RUN ? 1 + (size_t)graph->op[step->target].writes.count : 1;
+        ranges += step->kind == CKPT_RUN ? 1 + (size_t)ckpt_step_op(graph, step)->writes.count : 1;
     }
     const size_t buffers = (size_t)graph->buffer_count;
     r->open = CKPT_NEW(scratch, int, buffers);
@@ -99,24 +135,15 @@ static ckpt_code replay_init(replay *r, ckpt_arena *scratch, ckpt_err *err)
     r->whole = CKPT_NEW(scratch, int, buffers);
     r->host = CKPT_NEW(scratch, int, buffers);
     r->expected = CKPT_NEW(scratch, int, uses);
-    r->first = CKPT_NEW(scratch, int, graph->op_count);
+    r->first = CKPT_NEW(scratch, int, (size_t)graph->op_count + (size_t)graph->variant_count);
+    r->way = CKPT_NEW(scratch, int, graph->op_count);
     r->ran = CKPT_NEW(scratch, bool, graph->op_count);
     r->range = CKPT_NEW(scratch, live_range, ranges);
     if (r->open == NULL || r->added == NULL || r->added_at == NULL || r->whole == NULL || r->host == NULL ||
-        r->expected == NULL || r->first == NULL || r->ran == NULL || r->range == NULL) {
+        r->expected == NULL || r->first == NULL || r->way == NULL || r->ran == NULL || r->range == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "replay of %d steps", r->plan->step_count);
     }
-    int at = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        const ckpt_graph_op *const op = &graph->op[o];
-        r->first[o] = at;
-        for (int i = 0; i < op->reads.count; i++) {
-            r->expected[at++] = r->whole[op->reads.at[i]];
-        }
-        for (int i = 0; i < op->adds.count; i++) {
-            r->expected[at++] = r->whole[op->adds.at[i]]++;
-        }
-    }
+    count_additions(r);
     for (int b = 0; b < graph->buffer_count; b++) {
         r->open[b] = r->host[b] = r->added_at[b] = -1;
     }
@@ -177,15 +204,42 @@ static ckpt_code check_inplace(const replay *r, int step, const ckpt_graph_op *o
     return CKPT_OK;
 }
 
+/* Optional ops that stand before op o and have not run never do. */
+static void skip_optional(replay *r, int o)
+{
+    while (r->next < o && r->graph->op[r->next].optional) {
+        r->next++;
+    }
+}
+
+/* An inexact variant has bits of its own; all others have those of the op's own way. */
+static ckpt_code check_bits(const replay *r, int i, ckpt_err *err)
+{
+    const ckpt_step *const step = &r->plan->step[i];
+    const ckpt_step first = {.target = step->target, .way = r->way[step->target]};
+    const ckpt_graph_op *const now = ckpt_step_op(r->graph, step);
+    const ckpt_graph_op *const then = ckpt_step_op(r->graph, &first);
+    if (now != then && (now->inexact || then->inexact)) {
+        return REFUSE(err, "step %d: op %s runs as %s, whose bits differ from those of its first run%s%s", i, now->name,
+                      now->variant != NULL ? now->variant : "itself", then->variant != NULL ? " as " : "",
+                      then->variant != NULL ? then->variant : "");
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code check_run(replay *r, int i, ckpt_err *err)
 {
     const ckpt_step *const step = &r->plan->step[i];
     const int o = step->target;
-    const ckpt_graph_op *const op = &r->graph->op[o];
+    const ckpt_graph_op *const op = ckpt_step_op(r->graph, step);
+    skip_optional(r, o);
     if (!r->ran[o] && o != r->next) {
-        return REFUSE(err, "step %d: first run of op %s before the first run of op %s", i, op->name,
-                      r->graph->op[r->next].name);
+        return o < r->next ? REFUSE(err, "step %d: first run of optional op %s behind the first run of op %s", i,
+                                    op->name, r->graph->op[r->next - 1].name)
+                           : REFUSE(err, "step %d: first run of op %s before the first run of op %s", i, op->name,
+                                    r->graph->op[r->next].name);
     }
+    CKPT_TRY(check_bits(r, i, err));
     if (r->ran[o] != step->recomputed) {
         return REFUSE(err, "step %d: op %s %s", i, op->name,
                       r->ran[o] ? "is recomputed without saying so" : "says recomputed, but has not run");
@@ -193,7 +247,7 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
     if (step->recomputed && (!op->recompute || op->adds.count > 0)) {
         return REFUSE(err, "step %d: op %s must not be recomputed", i, op->name);
     }
-    const int *const expected = &r->expected[r->first[o]];
+    const int *const expected = &r->expected[r->first[op - r->graph->op]];
     CKPT_TRY(check_list(r, i, op, &op->reads, expected, "reads", err));
     CKPT_TRY(check_list(r, i, op, &op->adds, expected + op->reads.count, "adds to", err));
     for (int k = 0; k < op->writes.count; k++) {
@@ -276,6 +330,7 @@ static ckpt_code check_steps(replay *r, ckpt_err *err)
         CKPT_TRY(r->plan->step[i].kind == CKPT_RUN ? check_run(r, i, err) : check_move(r, i, err));
     }
     const ckpt_graph *const graph = r->graph;
+    skip_optional(r, graph->op_count);
     if (r->next < graph->op_count) {
         return REFUSE(err, "op %s never runs", graph->op[r->next].name);
     }
@@ -325,7 +380,7 @@ static const char *range_name(const replay *r, const live_range *range)
 
 static ckpt_bytes range_bytes(const replay *r, const live_range *range)
 {
-    return range->buffer < 0 ? r->graph->op[r->plan->step[range->from].target].workspace_bytes
+    return range->buffer < 0 ? ckpt_step_op(r->graph, &r->plan->step[range->from])->workspace_bytes
                              : r->graph->buffer[range->buffer].bytes;
 }
 
@@ -623,9 +678,12 @@ ckpt_code ckpt_keep_all_measure(const ckpt_graph *graph, ckpt_arena *scratch, ck
     if (last == NULL || gone == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "last uses of %d buffers", graph->buffer_count);
     }
+    for (int b = 0; b < graph->buffer_count; b++) {
+        last[b] = -1;
+    }
     for (int o = 0; o < graph->op_count; o++) {
         const ckpt_list *const list[] = {&graph->op[o].reads, &graph->op[o].writes, &graph->op[o].adds};
-        for (int l = 0; l < 3; l++) {
+        for (int l = 0; l < 3 && !graph->op[o].optional; l++) {
             for (int i = 0; i < list[l]->count; i++) {
                 last[list[l]->at[i]] = o;
             }
@@ -635,13 +693,18 @@ ckpt_code ckpt_keep_all_measure(const ckpt_graph *graph, ckpt_arena *scratch, ck
         last[graph->outputs.at[i]] = graph->op_count;
     }
     for (int b = 0; b < graph->buffer_count; b++) {
-        gone[last[b]] += graph->buffer[b].bytes;
+        if (last[b] >= 0) { /* else no op that runs writes it */
+            gone[last[b]] += graph->buffer[b].bytes;
+        }
     }
     ckpt_bytes live = graph->static_bytes;
     ckpt_bytes most = live;
     ckpt_ns sum = 0;
     for (int o = 0; o < graph->op_count; o++) {
         const ckpt_graph_op *const op = &graph->op[o];
+        if (op->optional) {
+            continue;
+        }
         for (int i = 0; i < op->writes.count; i++) {
             live += graph->buffer[op->writes.at[i]].bytes;
         }

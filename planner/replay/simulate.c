@@ -63,7 +63,7 @@ bool ckpt_clock_step(ckpt_clock *clock, const ckpt_step *step, ckpt_moment *mome
     const int b = step->target;
     switch (step->kind) {
     case CKPT_RUN: {
-        const ckpt_graph_op *const op = &graph->op[b];
+        const ckpt_graph_op *const op = ckpt_step_op(graph, step);
         start = list_ready(&op->reads, clock->written_ns, start);
         start = list_ready(&op->adds, clock->written_ns, start);
         start = list_ready(&op->adds, clock->read_ns, start); /* or the copy would see half of the sum */
@@ -139,7 +139,7 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
     event->stream = "compute";
     ckpt_bytes workspace = 0;
     if (step->kind == CKPT_RUN) {
-        const ckpt_graph_op *const op = &graph->op[step->target];
+        const ckpt_graph_op *const op = ckpt_step_op(graph, step);
         event->name = op->name;
         event->layer = op->layer;
         event->span = run_span(op, step->recomputed);

@@ -214,7 +214,7 @@ ckpt_code ckpt_batch_spread(const ckpt_graph *graph, const ckpt_graph *from, ckp
                             ckpt_err *err)
 {
     ckpt_graph *const made = CKPT_NEW(out, ckpt_graph, 1);
-    ckpt_graph_op *const op = CKPT_NEW(out, ckpt_graph_op, graph->op_count);
+    ckpt_graph_op *const op = ckpt_graph_copy_ops(graph, out);
     known *const list = CKPT_NEW(out, known, from->op_count);
     if (made == NULL || op == NULL || list == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "choices for %d ops", graph->op_count);
@@ -224,7 +224,6 @@ ckpt_code ckpt_batch_spread(const ckpt_graph *graph, const ckpt_graph *from, ckp
     }
     qsort(list, (size_t)from->op_count, sizeof *list, by_name);
     for (int o = 0; o < graph->op_count; o++) {
-        op[o] = graph->op[o];
         if (op[o].phase != CKPT_FORWARD) {
             continue;
         }

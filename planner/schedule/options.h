@@ -42,6 +42,7 @@ typedef struct ckpt_plan_options {
     const struct ckpt_candidate *incumbent;
     int incumbent_count;
     const struct ckpt_solver *solver; /* of linear programs; NULL: parts that need one are left out */
+    bool allow_inexact;               /* variants of other bits than an op's own may be used */
     bool no_min_peak;                 /* nobody reads the candidates' min_peak: what only serves it may be left out */
 
     /* Ending early, with the best plan so far. That plan depends on the machine. */

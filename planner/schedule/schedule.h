@@ -30,6 +30,8 @@ CKPT_MUST_USE ckpt_code ckpt_order_keep_all(const ckpt_graph *graph, ckpt_bytes 
  * stay in the order of their times, without those that another makes needless; the slowest goes when there are too
  * many. The sequence is not copied. */
 void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *added);
+/* Add the candidates of another, and take its min_peak where that is lower, or as low and faster. */
+void ckpt_candidates_merge(ckpt_candidates *candidates, const ckpt_candidates *part);
 /* Add the incumbents of the options that are within the limit. */
 void ckpt_candidates_incumbents(ckpt_candidates *candidates, ckpt_bytes limit, const ckpt_plan_options *options);
 /* Tell options->progress that `part` begins. */

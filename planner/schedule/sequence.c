@@ -88,6 +88,20 @@ void ckpt_candidates_add(ckpt_candidates *candidates, const ckpt_candidate *adde
     candidates->count = kept + 1;
 }
 
+void ckpt_candidates_merge(ckpt_candidates *candidates, const ckpt_candidates *part)
+{
+    for (int i = 0; i < part->count; i++) {
+        ckpt_candidates_add(candidates, &part->candidate[i]);
+    }
+    const bool lower =
+        part->min_peak.sequence.op != NULL &&
+        (candidates->min_peak.sequence.op == NULL || part->min_peak.peak < candidates->min_peak.peak ||
+         (part->min_peak.peak == candidates->min_peak.peak && part->min_peak.time < candidates->min_peak.time));
+    if (lower) {
+        candidates->min_peak = part->min_peak;
+    }
+}
+
 void ckpt_candidates_incumbents(ckpt_candidates *candidates, ckpt_bytes limit, const ckpt_plan_options *options)
 {
     for (int i = 0; i < options->incumbent_count; i++) {
@@ -187,7 +201,11 @@ ckpt_code ckpt_order_keep_all(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ar
 {
     ckpt_order order;
     ckpt_order_init(&order);
-    ckpt_order_range(&order, 0, graph->op_count);
+    for (int o = 0; o < graph->op_count; o++) {
+        if (!graph->op[o].optional) {
+            ckpt_order_add(&order, o);
+        }
+    }
     const ckpt_code code = ckpt_order_end(&order, graph, limit, out, candidates, err);
     ckpt_order_fini(&order);
     return code;

@@ -166,9 +166,10 @@ static ckpt_code simulate(const ckpt_graph *graph, const ckpt_sequence *sequence
     ckpt_moment moment;
     bool counts = graph->has_link;
     for (int t = 0; t < sequence->count && counts; t++) {
-        ckpt_step step = {.kind = CKPT_RUN};
-        step.kind = ckpt_sequence_kind(sequence->op[t], &step.target);
-        const ckpt_graph_op *const op = step.kind == CKPT_RUN ? &graph->op[step.target] : NULL;
+        int target = 0;
+        const ckpt_step_kind kind = ckpt_sequence_kind(sequence->op[t], &target);
+        const ckpt_graph_op *const op = kind == CKPT_RUN ? &graph->op[target] : NULL;
+        ckpt_step step = kind == CKPT_RUN ? ckpt_step_run(graph, target) : (ckpt_step){.kind = kind, .target = target};
         step.inplace = op != NULL && runs_in_place(op, d, t);
         counts = ckpt_clock_step(&clock, &step, &moment);
         for (int i = d->from[t]; i < d->from[t + 1] && counts; i++) {
@@ -253,13 +254,16 @@ static bool write_free(writer *w, int b)
     return add_step(w, (ckpt_step){.kind = CKPT_FREE, .name = w->graph->buffer[b].name, .target = b});
 }
 
-static bool write_run(writer *w, int o, int t)
+static bool write_run(writer *w, int run, int t)
 {
-    const ckpt_graph_op *const op = &w->graph->op[o];
+    const ckpt_graph_op *const op = &w->graph->op[run];
+    const int o = ckpt_run_base(w->graph, run);
     const bool recomputed = w->ran[o];
     const bool inplace = runs_in_place(op, w->d, t);
-    bool fine = add_step(
-        w, (ckpt_step){.kind = CKPT_RUN, .name = op->name, .target = o, .recomputed = recomputed, .inplace = inplace});
+    ckpt_step step = ckpt_step_run(w->graph, run);
+    step.recomputed = recomputed;
+    step.inplace = inplace;
+    bool fine = add_step(w, step);
     const int now = w->step_count - 1;
     for (int p = 0; inplace && p < op->inplace_count; p++) {
         close_allocation(w, op->inplace[p].in, now - 1);

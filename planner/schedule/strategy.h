@@ -7,8 +7,8 @@
 #include "core/formats/trace.h"
 #include "planner/schedule/options.h"
 
-/* What happens, in order: entry >= 0 runs that op (a second time: a recomputation), entry < 0 is a copy, see
- * ckpt_sequence_copy. A buffer lives from the run that writes it to its last use before its next rewrite, or before the
+/* What happens, in order: entry >= 0 is a run of ckpt_graph.op: of an op in its own way or as a variant (a second run of
+ * an op: a recomputation), entry < 0 is a copy, see ckpt_sequence_copy. A buffer lives from the run that writes it to its last use before its next rewrite, or before the
  * end; one that is offloaded and fetched again lives until its CKPT_FREE entry, and again from its CKPT_FETCH entry.
  * A run is done in place when the op has in-place pairs and the live range of each pair's input ends with that run. */
 typedef struct ckpt_sequence {
@@ -54,6 +54,7 @@ typedef struct ckpt_strategy {
     bool budgeted; /* uses the limit: may give different sequences for different limits */
     bool flags;    /* reads the user's checkpoint flags */
     bool link;     /* is for graphs with a link */
+    bool variants; /* plans variants itself; others are asked for selected ways (planner/variants) */
     bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
      * `candidates` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.

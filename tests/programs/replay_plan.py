@@ -11,6 +11,7 @@ with open(sys.argv[1]) as f:
 
 ops = {op["name"]: op for op in graph["ops"]}
 order = [op["name"] for op in graph["ops"]]
+optional = {op["name"] for op in graph["ops"] if op.get("optional")}
 size = {b["name"]: b["bytes"] for b in graph["buffers"]}
 static = sum(s["bytes"] for s in graph.get("static", []))
 link = graph.get("link", {})
@@ -18,6 +19,17 @@ link = graph.get("link", {})
 
 def stop(file, step, text):
     sys.exit(f"{file}: step {step}: {text}")
+
+
+def way_of(op, step):
+    """The op as this step runs it, and whose bits it gives: "" for those of the op itself."""
+    name = step.get("variant", op.get("variant"))
+    if name == op.get("variant"):
+        return op, ""
+    for variant in op.get("variants", []):
+        if variant["name"] == name:
+            return {**op, **variant, "name": op["name"]}, "" if variant.get("exact", True) else name
+    sys.exit(f"{op['name']} has no variant {name}")
 
 
 def may_rerun(op):
@@ -64,11 +76,15 @@ def replay(file):
     live, on_host, ran = {}, set(), set()  # live: buffer -> step of its birth
     lifetimes, workspaces = [], []         # (name, from, to)
     first_runs, peak, time, again_time = [], static, 0, 0
+    bits = {}  # op -> whose bits its first run gave
     steps = plan["steps"]
     for k, step in enumerate(steps):
         if "run" in step:
             op = ops.get(step["run"]) or stop(file, k, f"no op {step['run']}")
+            op, gives = way_of(op, step)
             name, again = op["name"], step.get("again", False)
+            if bits.setdefault(name, gives) != gives:
+                stop(file, k, f"{name} gives other bits than its first run")
             if again != (name in ran):
                 stop(file, k, f"{name}: again is {again}")
             if again and not may_rerun(op):
@@ -121,7 +137,7 @@ def replay(file):
         else:
             stop(file, k, f"unknown step {step}")
     last = len(steps) - 1
-    if first_runs != order:
+    if first_runs != [name for name in order if name not in optional or name in ran]:
         stop(file, last, "first runs are not the reference order")
     for b in graph.get("outputs", []):
         if b not in live:

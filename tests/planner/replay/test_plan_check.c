@@ -79,7 +79,8 @@ static void make_graph(world *w)
 static void add_step(world *w, ckpt_step_kind kind, int target, bool recomputed, bool inplace)
 {
     const char *const name = kind == CKPT_RUN ? w->op[target].name : w->buffer[target].name;
-    w->step[w->plan.step_count++] = (ckpt_step){kind, name, target, recomputed, inplace};
+    w->step[w->plan.step_count++] =
+        (ckpt_step){.kind = kind, .name = name, .target = target, .recomputed = recomputed, .inplace = inplace};
 }
 
 static void run(world *w, int op)
