@@ -126,8 +126,7 @@ static ckpt_code relax_op(const relaxer *r, int o)
             continue;
         }
         op->time_ns = way->time_ns < op->time_ns ? way->time_ns : op->time_ns;
-        op->workspace_bytes =
-            way->workspace_bytes < op->workspace_bytes ? way->workspace_bytes : op->workspace_bytes;
+        op->workspace_bytes = way->workspace_bytes < op->workspace_bytes ? way->workspace_bytes : op->workspace_bytes;
         CKPT_TRY(keep_common(r, &op->reads, &way->reads));
         CKPT_TRY(keep_common(r, &op->writes, &way->writes));
         CKPT_TRY(keep_common(r, &op->adds, &way->adds));

@@ -5,23 +5,6 @@
 
 enum { ROUNDS = 8 };
 
-bool ckpt_run_allowed(const ckpt_graph *graph, int run, const ckpt_plan_options *options)
-{
-    return options->allow_inexact || !graph->op[run].inexact;
-}
-
-ckpt_ns ckpt_fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_options *options)
-{
-    ckpt_ns least = graph->op[op].optional ? 0 : graph->op[op].time_ns;
-    for (int k = 0; k < graph->op[op].variant_count; k++) {
-        const int run = graph->op[op].first_variant + k;
-        if (ckpt_run_allowed(graph, run, options) && graph->op[run].time_ns < least) {
-            least = graph->op[run].time_ns;
-        }
-    }
-    return least;
-}
-
 /* The ops that may read a buffer in one of their ways, ascending. */
 typedef struct readers {
     int *op;
@@ -131,16 +114,15 @@ static double price_of(selector *s, int o)
 {
     const ckpt_graph *const graph = s->graph;
     const int run = s->way[o];
-    const ckpt_graph_op *const op = &graph->op[o];
     double sum = run >= 0 ? (double)graph->op[run].time_ns + s->price * (double)graph->op[run].workspace_bytes : 0;
-    for (int k = 0; k <= op->variant_count; k++) {
-        const ckpt_graph_op *const way = &graph->op[k == 0 ? o : op->first_variant + k - 1];
+    for (int k = 0; k < ckpt_way_count(graph, o); k++) {
+        const ckpt_graph_op *const way = &graph->op[ckpt_way_run(graph, o, k)];
         for (int i = 0; i < way->reads.count; i++) {
             const int b = way->reads.at[i];
             const ckpt_graph_op *const writer = &graph->op[graph->writer[b]];
             bool before = false; /* counted with another way */
             for (int j = 0; j < k && !before; j++) {
-                before = holds(&graph->op[j == 0 ? o : op->first_variant + j - 1].reads, b);
+                before = holds(&graph->op[ckpt_way_run(graph, o, j)].reads, b);
             }
             if (!before) {
                 sum += buffer_price(s, b);
@@ -154,13 +136,12 @@ static double price_of(selector *s, int o)
 static bool improve(selector *s, int o)
 {
     const ckpt_graph *const graph = s->graph;
-    const ckpt_graph_op *const op = &graph->op[o];
     const int was = s->way[o];
     int best = was;
     double best_price = price_of(s, o);
     bool best_fits = fits(s, was);
-    for (int k = 0; k <= op->variant_count; k++) {
-        const int run = k == 0 ? o : op->first_variant + k - 1;
+    for (int k = 0; k < ckpt_way_count(graph, o); k++) {
+        const int run = ckpt_way_run(graph, o, k);
         s->way[o] = was;
         if (run == was || !ckpt_run_allowed(graph, run, s->options) || !has_all(s, &graph->op[run]) ||
             !leaves_enough(s, o, &graph->op[run])) {
@@ -196,9 +177,8 @@ static ckpt_code list_readers(selector *s, ckpt_arena *scratch, ckpt_err *err)
             last[b] = 0;
         }
         for (int o = 0; o < graph->op_count; o++) {
-            const ckpt_graph_op *const op = &graph->op[o];
-            for (int k = 0; k <= op->variant_count; k++) {
-                const ckpt_graph_op *const way = &graph->op[k == 0 ? o : op->first_variant + k - 1];
+            for (int k = 0; k < ckpt_way_count(graph, o); k++) {
+                const ckpt_graph_op *const way = &graph->op[ckpt_way_run(graph, o, k)];
                 const ckpt_list *const list[] = {&way->reads, &way->adds};
                 for (int l = 0; l < 2; l++) {
                     for (int i = 0; i < list[l]->count; i++) {

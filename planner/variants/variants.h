@@ -4,18 +4,13 @@
 #define CKPT_PLANNER_VARIANTS_VARIANTS_H
 
 #include "planner/schedule/strategy.h"
+#include "planner/schedule/ways.h"
 
 typedef struct ckpt_selection {
     const ckpt_graph *graph; /* without variants; buffers that no selected way writes are not there */
     const int *run;          /* per op of it: the run of the whole graph that it stands for */
     const int *buffer;       /* per buffer of it: its index in the whole graph */
 } ckpt_selection;
-
-/* May a plan use this run? Inexact variants only where the options allow them. */
-bool ckpt_run_allowed(const ckpt_graph *graph, int run, const ckpt_plan_options *options);
-
-/* Time of the fastest way of an op that may be used; 0: it need not run. Cost: O(its variants). */
-ckpt_ns ckpt_fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_options *options);
 
 /* The way of every op that is worth most at a price of memory: times, and every buffer's bytes for the share of the
  * step that it lives through, are smallest together. An op is done in a way that fits into `limit` alone, where there

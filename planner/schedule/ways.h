@@ -1,0 +1,21 @@
+/* The ways in which an op may be run: its own, and its variants. */
+#ifndef CKPT_PLANNER_SCHEDULE_WAYS_H
+#define CKPT_PLANNER_SCHEDULE_WAYS_H
+
+#include "core/formats/graph.h"
+#include "planner/schedule/options.h"
+
+/* How many ways an op has, and the run that is its k-th, from 0: its own way. */
+int ckpt_way_count(const ckpt_graph *graph, int op);
+int ckpt_way_run(const ckpt_graph *graph, int op, int k);
+
+/* May a plan use this run? Inexact variants only where the options allow them. */
+bool ckpt_run_allowed(const ckpt_graph *graph, int run, const ckpt_plan_options *options);
+
+/* Do two runs of an op write the same bits? */
+bool ckpt_runs_agree(const ckpt_graph *graph, int a, int b);
+
+/* Time of the fastest way of an op that may be used; 0: it need not run. Cost: O(its variants). */
+ckpt_ns ckpt_fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_options *options);
+
+#endif
