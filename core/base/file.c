@@ -125,6 +125,7 @@ struct ckpt_file {
     const char *name;   /* for messages */
     const char *beside; /* the temporary file; NULL: written in place */
     const char *target; /* what it is renamed to; NULL: standard output */
+    ckpt_err err;       /* the first failure of a text that is written here */
 };
 
 static ckpt_code failed(const ckpt_file *file, ckpt_err *err)
@@ -269,6 +270,39 @@ ckpt_code ckpt_file_write_text(const char *path, ckpt_text *text, ckpt_err *err)
     }
     ckpt_text_fini(text);
     return code;
+}
+
+static bool drain(void *to, const char *bytes, size_t length)
+{
+    ckpt_file *const file = to;
+    return ckpt_file_add(file, bytes, length, &file->err) == CKPT_OK; /* after a failure the text drains no more */
+}
+
+ckpt_code ckpt_file_begin_text(const char *path, ckpt_text *text, ckpt_err *err)
+{
+    ckpt_file *file = NULL;
+    CKPT_TRY(ckpt_file_begin(path, &file, err));
+    ckpt_text_init(text);
+    text->drain = drain;
+    text->to = file;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_file_end_text(ckpt_text *text, ckpt_code code, ckpt_err *err)
+{
+    ckpt_file *const file = text->to;
+    ckpt_text_flush(text);
+    if (file->err.code != CKPT_OK) { /* the reason of what the text's writer may have taken for no memory */
+        code = file->err.code;
+        if (err != NULL) {
+            *err = file->err;
+        }
+    } else if (code == CKPT_OK) {
+        code = ckpt_text_end(text, err);
+    }
+    ckpt_text_fini(text);
+    const ckpt_code end = ckpt_file_end(file, code == CKPT_OK, err);
+    return code != CKPT_OK ? code : end;
 }
 
 ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)

@@ -22,6 +22,11 @@ CKPT_MUST_USE ckpt_code ckpt_file_write(const char *path, const void *bytes, siz
 /* Writes a text and frees it (ckpt_text_fini), also on failure. Errors: those of ckpt_file_write; CKPT_NO_MEMORY if an append to the text had failed. */
 CKPT_MUST_USE ckpt_code ckpt_file_write_text(const char *path, ckpt_text *text, ckpt_err *err);
 
+/* A text that is written to a file as it grows, so that a large one is never in memory whole. begin initialises it. end
+ * frees it, with the `code` of those who made the text: the file is there when both are CKPT_OK, else nothing is left. */
+CKPT_MUST_USE ckpt_code ckpt_file_begin_text(const char *path, ckpt_text *text, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_file_end_text(ckpt_text *text, ckpt_code code, ckpt_err *err);
+
 /* Writes a file in pieces: begin, add any number of times, end. Call end even after add failed: it frees the file, and with `keep` false discards what was written. */
 typedef struct ckpt_file ckpt_file;
 CKPT_MUST_USE ckpt_code ckpt_file_begin(const char *path, ckpt_file **file, ckpt_err *err);

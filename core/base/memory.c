@@ -101,9 +101,10 @@ void *ckpt_arena_take(ckpt_arena *arena, size_t count, size_t size)
     if (size != 0 && count > (SIZE_MAX / 2 - step) / size) {
         return NULL;
     }
-    const size_t bytes = (count * size + step - 1) / step * step;
+    const size_t bytes = count * size;
     ckpt_arena_block *block = arena->newest;
-    if (block == NULL || block->size - block->used < bytes) {
+    size_t from = block == NULL || size == 1 ? 0 : (step - block->used % step) % step; /* texts lie side by side */
+    if (block == NULL || block->size - block->used < from || block->size - block->used - from < bytes) {
         size_t block_size = block == NULL ? FIRST_BLOCK : 2 * block->size;
         block_size = block_size > LARGEST_BLOCK ? LARGEST_BLOCK : block_size;
         block_size = block_size < bytes ? bytes : block_size;
@@ -114,9 +115,10 @@ void *ckpt_arena_take(ckpt_arena *arena, size_t count, size_t size)
         fresh->older = block;
         fresh->size = block_size;
         arena->newest = block = fresh;
+        from = 0;
     }
-    void *const taken = block->bytes + block->used;
-    block->used += bytes;
+    void *const taken = block->bytes + block->used + from;
+    block->used += from + bytes;
     return memset(taken, 0, bytes); /* a rewound block is dirty */
 }
 

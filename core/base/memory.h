@@ -34,7 +34,7 @@ void ckpt_arena_fini(ckpt_arena *arena);
 ckpt_mark ckpt_arena_mark(const ckpt_arena *arena);
 void ckpt_arena_rewind(ckpt_arena *arena, ckpt_mark mark);
 
-/* `count` elements of `size` bytes, zeroed, aligned for any type; NULL when count * size overflows or the host
+/* `count` elements of `size` bytes, zeroed, aligned for any type unless they are single bytes; NULL when count * size overflows or the host
  * has no more. count 0 gives a valid pointer. Cost: amortised O(bytes) for the zeroing. */
 void *ckpt_arena_take(ckpt_arena *arena, size_t count, size_t size);
 

@@ -1,4 +1,4 @@
-/* Appends into one block that doubles. After a failed append all later ones do nothing. */
+/* Appends into one block that doubles, or is emptied into a drain. After a failed append all later ones do nothing. */
 #include "core/base/text.h"
 
 #include <stdarg.h>
@@ -9,9 +9,19 @@
 
 #include "core/base/memory.h"
 
+enum { DRAINED = 1 << 18 }; /* bytes that go into a drain at once, or more */
+
 void ckpt_text_init(ckpt_text *text)
 {
-    *text = (ckpt_text){NULL, 0, 0, false};
+    *text = (ckpt_text){.bytes = NULL};
+}
+
+void ckpt_text_flush(ckpt_text *text)
+{
+    if (!text->failed && text->drain != NULL && text->length > 0) {
+        text->failed = !text->drain(text->to, text->bytes, text->length);
+        text->length = 0;
+    }
 }
 
 void ckpt_text_fini(ckpt_text *text)
@@ -23,6 +33,9 @@ void ckpt_text_fini(ckpt_text *text)
 /* Room for `more` bytes and the terminating 0. */
 static bool reserve(ckpt_text *text, size_t more)
 {
+    if (text->length >= DRAINED) {
+        ckpt_text_flush(text);
+    }
     if (text->failed || more > SIZE_MAX / 4 - text->length) {
         text->failed = true;
         return false;
@@ -50,6 +63,21 @@ void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length)
         text->length += length;
         text->bytes[text->length] = '\0';
     }
+}
+
+void ckpt_text_int(ckpt_text *text, int64_t value)
+{
+    char digits[20];
+    char *at = digits + sizeof digits;
+    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    do {
+        *--at = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0);
+    if (value < 0) {
+        *--at = '-';
+    }
+    ckpt_text_put(text, at, (size_t)(digits + sizeof digits - at));
 }
 
 void ckpt_text_add(ckpt_text *text, const char *format, ...)

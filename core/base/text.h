@@ -6,19 +6,24 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "core/base/status.h"
 
 typedef struct ckpt_text {
     char *bytes; /* terminated; NULL while empty */
     size_t length, room;
-    bool failed; /* an append found no memory */
+    bool failed; /* an append found no memory, or its drain took nothing */
+    bool (*drain)(void *to, const char *bytes, size_t length); /* NULL: all stays here; else it takes the bytes, */
+    void *to; /* now and then, and what stays is the end that it has not taken: core/base/file.h makes such texts */
 } ckpt_text;
 
 void ckpt_text_init(ckpt_text *text);
 void ckpt_text_fini(ckpt_text *text);
 void ckpt_text_add(ckpt_text *text, const char *format, ...) CKPT_PRINTF(2, 3);
 void ckpt_text_put(ckpt_text *text, const char *bytes, size_t length);
+void ckpt_text_int(ckpt_text *text, int64_t value);
+void ckpt_text_flush(ckpt_text *text); /* what is left goes into the drain, if there is one */
 
 /* Bytes of the UTF-8 character at `at`; 0: there is none. Source: RFC 3629, section 4. */
 size_t ckpt_text_utf8(const char *at);

@@ -166,12 +166,12 @@ void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text)
 
 static void canonical_list(const ckpt_graph *graph, const char *key, const ckpt_list *list, ckpt_text *text)
 {
-    ckpt_text_add(text, "%s", key);
+    ckpt_text_put(text, key, strlen(key));
     for (int i = 0; i < list->count; i++) {
-        ckpt_text_add(text, " ");
+        ckpt_text_put(text, " ", 1);
         ckpt_text_json(text, graph->buffer[list->at[i]].name);
     }
-    ckpt_text_add(text, "\n");
+    ckpt_text_put(text, "\n", 1);
 }
 
 static void canonical_way(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt_text *text)
@@ -182,7 +182,7 @@ static void canonical_way(const ckpt_graph *graph, const ckpt_graph_op *op, ckpt
     for (int k = 0; k < op->inplace_count; k++) {
         ckpt_text_add(text, "inplace ");
         ckpt_text_json(text, graph->buffer[op->inplace[k].out].name);
-        ckpt_text_add(text, " ");
+        ckpt_text_put(text, " ", 1);
         ckpt_text_json(text, graph->buffer[op->inplace[k].in].name);
         ckpt_text_add(text, "\n");
     }
@@ -231,21 +231,26 @@ static void write_canonical(const ckpt_graph *graph, ckpt_text *text)
     canonical_list(graph, "outputs", &graph->outputs, text);
 }
 
+static bool add_to_digest(void *digest, const char *bytes, size_t length)
+{
+    ckpt_digest_add(digest, bytes, length);
+    return true;
+}
+
 ckpt_code ckpt_graph_digest(const ckpt_graph *graph, char text[CKPT_DIGEST_TEXT], ckpt_err *err)
 {
+    ckpt_digest *const digest = ckpt_digest_create();
+    if (digest == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
+    }
     ckpt_text canonical;
     ckpt_text_init(&canonical);
+    canonical.drain = add_to_digest;
+    canonical.to = digest;
     write_canonical(graph, &canonical);
-    ckpt_code code = ckpt_text_end(&canonical, err);
-    if (code == CKPT_OK) {
-        ckpt_digest *const digest = ckpt_digest_create();
-        if (digest == NULL) {
-            code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
-        } else {
-            ckpt_digest_add(digest, canonical.bytes, canonical.length);
-            ckpt_digest_end(digest, text);
-        }
-    }
+    ckpt_text_flush(&canonical);
+    ckpt_digest_end(digest, text);
+    const ckpt_code code = ckpt_text_end(&canonical, err);
     ckpt_text_fini(&canonical);
     return code;
 }

@@ -5,7 +5,9 @@
 
 static void break_line(const ckpt_json_writer *w, int column)
 {
-    ckpt_text_add(w->text, "\n%*s", column, "");
+    static const char blanks[] = "\n                                                                ";
+    assert(column < (int)sizeof blanks - 1);
+    ckpt_text_put(w->text, blanks, 1 + (size_t)column);
 }
 
 /* Comma, line end, key. */
@@ -109,7 +111,7 @@ void ckpt_json_put_given(ckpt_json_writer *writer, const char *key, const char *
 void ckpt_json_put_int(ckpt_json_writer *writer, const char *key, int64_t value)
 {
     separate(writer, key);
-    ckpt_text_add(writer->text, "%lld", (long long)value);
+    ckpt_text_int(writer->text, value);
 }
 
 void ckpt_json_put_ints(ckpt_json_writer *writer, const ckpt_json_int *list, size_t count)
@@ -122,7 +124,7 @@ void ckpt_json_put_ints(ckpt_json_writer *writer, const ckpt_json_int *list, siz
 void ckpt_json_put_bool(ckpt_json_writer *writer, const char *key, bool value)
 {
     separate(writer, key);
-    ckpt_text_add(writer->text, "%s", value ? "true" : "false");
+    ckpt_text_put(writer->text, value ? "true" : "false", value ? 4 : 5);
 }
 
 void ckpt_json_put_null(ckpt_json_writer *writer, const char *key)

@@ -125,28 +125,29 @@ static int by_difference(const void *a, const void *b)
                                 : strcmp(x->name, y->name);
 }
 
-/* The plan as its file says it, without seconds, source of times and options. */
-static ckpt_code write_plain(const ckpt_plan *plan, bool outline, ckpt_text *text, ckpt_err *err)
+/* The plan as its file says it, without seconds, source of times and options, and without steps, places and outline, which
+ * are most of the file. */
+static ckpt_code write_plain(const ckpt_plan *plan, ckpt_text *text, ckpt_err *err)
 {
     ckpt_plan plain = *plan;
+    plain.step_count = plain.allocation_count = 0;
+    plain.outline = (ckpt_outline){0};
     plain.solver_seconds = 0;
     plain.costs = "";
     plain.option_count = 0;
     plain.algorithms_count = 0;
-    plain.outline = outline ? plan->outline : (ckpt_outline){0};
     ckpt_plan_write(&plain, text);
     return ckpt_text_end(text, err);
 }
 
 static ckpt_code compare_texts(const ckpt_plan *was, const ckpt_plan *now, bool *same, ckpt_err *err)
 {
-    const bool outline = was->outline.op_count > 0 && now->outline.op_count > 0;
     ckpt_text a;
     ckpt_text b;
     ckpt_text_init(&a);
     ckpt_text_init(&b);
-    ckpt_code code = write_plain(was, outline, &a, err);
-    code = code == CKPT_OK ? write_plain(now, outline, &b, err) : code;
+    ckpt_code code = write_plain(was, &a, err);
+    code = code == CKPT_OK ? write_plain(now, &b, err) : code;
     *same = code == CKPT_OK && a.length == b.length && memcmp(a.bytes, b.bytes, a.length) == 0;
     ckpt_text_fini(&a);
     ckpt_text_fini(&b);
@@ -169,6 +170,27 @@ static bool have_same_steps(const ckpt_plan *a, const ckpt_plan *b)
                strcmp(x->name, y->name) == 0;
     }
     return same;
+}
+
+/* True also if one of them is unknown. */
+static bool have_same_outline(const ckpt_outline *a, const ckpt_outline *b)
+{
+    bool same = a->static_count == b->static_count && a->buffer_count == b->buffer_count && a->op_count == b->op_count;
+    for (int i = 0; same && i < a->static_count; i++) {
+        same = a->statics[i].bytes == b->statics[i].bytes && strcmp(a->statics[i].name, b->statics[i].name) == 0;
+    }
+    for (int i = 0; same && i < a->buffer_count; i++) {
+        const ckpt_buffer *const x = &a->buffer[i];
+        const ckpt_buffer *const y = &b->buffer[i];
+        same = x->bytes == y->bytes && x->kind == y->kind && strcmp(x->name, y->name) == 0;
+    }
+    for (int i = 0; same && i < a->op_count; i++) {
+        const ckpt_outline_op *const x = &a->op[i];
+        const ckpt_outline_op *const y = &b->op[i];
+        same = x->phase == y->phase && x->time_ns == y->time_ns && strcmp(x->name, y->name) == 0 &&
+               strcmp(x->layer, y->layer) == 0;
+    }
+    return same || a->op_count == 0 || b->op_count == 0;
 }
 
 static int most_names(const ckpt_plan *plan)
@@ -206,5 +228,8 @@ ckpt_code ckpt_plan_compare(const ckpt_plan *was, const ckpt_plan *now, ckpt_are
     ckpt_arena_rewind(out, mark);
     changes->graph = c.graph;
     changes->layer = c.layer;
+    if (!changes->same_steps || !have_same_outline(&was->outline, &now->outline)) {
+        return CKPT_OK;
+    }
     return compare_texts(was, now, &changes->same, err);
 }

@@ -239,23 +239,31 @@ static ckpt_code read_graph(const request *want, const ckpt_plan *plan, ckpt_are
     return CKPT_OK;
 }
 
-static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
+static ckpt_code show(const request *want, const ckpt_graph *graph, const ckpt_plan *plan,
+                      const ckpt_graph_types *types, ckpt_text *text, ckpt_err *err)
+{
+    if (strcmp(want->format, "json") == 0) {
+        ckpt_graph_write(graph, text);
+        return CKPT_OK;
+    }
+    if (strcmp(want->format, "netron") == 0) {
+        return ckpt_graph_netron(graph, plan, types, text, err);
+    }
+    return ckpt_graph_draw(graph, plan, want->format, want->fold, text, err);
+}
+
+static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_graph *graph = NULL;
     ckpt_plan *plan = NULL;
     const ckpt_graph_types *types = NULL;
+    ckpt_text text;
     CKPT_TRY(want->plan != NULL ? ckpt_plan_read(want->plan, arena, &plan, err) : CKPT_OK);
     CKPT_TRY(read_graph(want, plan, arena, &graph, &types, err));
     CKPT_TRY(plan != NULL ? ckpt_plan_bind(plan, graph, err) : CKPT_OK);
-    if (strcmp(want->format, "json") == 0) {
-        ckpt_graph_write(graph, text);
-        CKPT_TRY(ckpt_text_end(text, err));
-    } else if (strcmp(want->format, "netron") == 0) {
-        CKPT_TRY(ckpt_graph_netron(graph, plan, types, text, err));
-    } else {
-        CKPT_TRY(ckpt_graph_draw(graph, plan, want->format, want->fold, text, err));
-    }
-    return ckpt_file_write(want->output, text->bytes, text->length, err);
+    CKPT_TRY(ckpt_file_begin_text(want->output, &text, err));
+    const ckpt_code code = show(want, graph, plan, types, &text, err);
+    return ckpt_file_end_text(&text, code, err);
 }
 
 int main(int argc, char **argv)
@@ -276,11 +284,8 @@ int main(int argc, char **argv)
     }
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_text text;
-    ckpt_text_init(&text);
     ckpt_err err = {0};
-    const ckpt_code code = work(&want, &arena, &text, &err);
-    ckpt_text_fini(&text);
+    const ckpt_code code = work(&want, &arena, &err);
     ckpt_arena_fini(&arena);
     return code == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
 }

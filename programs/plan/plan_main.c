@@ -49,9 +49,9 @@ static int list_strategies(void)
 static ckpt_code write_plan(const ckpt_request *r, const ckpt_plan *plan, ckpt_err *err)
 {
     ckpt_text text;
-    ckpt_text_init(&text);
+    CKPT_TRY(ckpt_file_begin_text(r->output, &text, err));
     ckpt_plan_write(plan, &text);
-    return ckpt_file_write_text(r->output, &text, err);
+    return ckpt_file_end_text(&text, CKPT_OK, err);
 }
 
 ckpt_code ckpt_job_trace(const ckpt_job *j, const ckpt_trace *predicted, const char *path, ckpt_err *err)
@@ -63,9 +63,9 @@ ckpt_code ckpt_job_trace(const ckpt_job *j, const ckpt_trace *predicted, const c
     trace.capacity_bytes = s->capacity;
     trace.machine.device = s->costs; /* the clock that was used, not the machine that planned */
     ckpt_text text;
-    ckpt_text_init(&text);
+    CKPT_TRY(ckpt_file_begin_text(path, &text, err));
     ckpt_trace_write(&trace, &text);
-    return ckpt_file_write_text(path, &text, err);
+    return ckpt_file_end_text(&text, CKPT_OK, err);
 }
 
 static ckpt_code write_trace(const ckpt_job *j, const ckpt_plan *plan, ckpt_err *err)

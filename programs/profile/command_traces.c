@@ -187,9 +187,9 @@ static ckpt_code fill_machine(const traces *t, const ckpt_spool_content *content
 static ckpt_code write_trace(const traces *t, const ckpt_trace *trace, const char *path)
 {
     ckpt_text text;
-    ckpt_text_init(&text);
+    CKPT_TRY(ckpt_file_begin_text(path, &text, t->err));
     ckpt_trace_write(trace, &text);
-    return ckpt_file_write_text(path, &text, t->err);
+    return ckpt_file_end_text(&text, CKPT_OK, t->err);
 }
 
 /* Notes "12 kernels, 3 copies, ... in trace.json", and what is missing. */

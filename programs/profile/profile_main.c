@@ -161,9 +161,9 @@ static ckpt_code profile_layers(const ckpt_profile_request *request, const ckpt_
 static ckpt_code write_trace(const ckpt_profile_request *request, const ckpt_trace *trace, ckpt_err *err)
 {
     ckpt_text text;
-    ckpt_text_init(&text);
+    CKPT_TRY(ckpt_file_begin_text(request->output, &text, err));
     ckpt_trace_write(trace, &text);
-    CKPT_TRY(ckpt_file_write_text(request->output, &text, err));
+    CKPT_TRY(ckpt_file_end_text(&text, CKPT_OK, err));
     char peak[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
     fprintf(stderr, "%s: %d events over %s, peak %s\n", trace->name, trace->event_count,
             ckpt_ns_show(trace->time_ns, time), ckpt_bytes_show(trace->peak_bytes, peak));
@@ -173,9 +173,9 @@ static ckpt_code write_trace(const ckpt_profile_request *request, const ckpt_tra
 static ckpt_code write_graph(const ckpt_profile_request *request, const ckpt_graph *graph, ckpt_err *err)
 {
     ckpt_text text;
-    ckpt_text_init(&text);
+    CKPT_TRY(ckpt_file_begin_text(request->output, &text, err));
     ckpt_graph_write(graph, &text);
-    CKPT_TRY(ckpt_file_write_text(request->output, &text, err));
+    CKPT_TRY(ckpt_file_end_text(&text, CKPT_OK, err));
     ckpt_ns time = 0;
     ckpt_bytes bytes = 0;
     for (int i = 0; i < graph->op_count; i++) {

@@ -193,7 +193,7 @@ ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err *err)
     }
     CKPT_TRY(add_step_times(training, err));
     ckpt_text text;
-    ckpt_text_init(&text);
+    CKPT_TRY(ckpt_file_begin_text(training->trace_path, &text, err));
     ckpt_trace_write(training->trace, &text);
-    return ckpt_file_write_text(training->trace_path, &text, err);
+    return ckpt_file_end_text(&text, CKPT_OK, err);
 }

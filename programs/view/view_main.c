@@ -284,12 +284,14 @@ static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ck
     return ckpt_view_draw(in->trace, in->count, want->format, &want->view, text, err);
 }
 
-static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_text *text, ckpt_err *err)
+static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_err *err)
 {
     inputs in = {.curve = NULL};
+    ckpt_text text;
     CKPT_TRY(read_all(want, arena, &in, err));
-    CKPT_TRY(draw(want, &in, text, err));
-    return ckpt_file_write(want->output, text->bytes, text->length, err);
+    CKPT_TRY(ckpt_file_begin_text(want->output, &text, err));
+    const ckpt_code code = draw(want, &in, &text, err);
+    return ckpt_file_end_text(&text, code, err);
 }
 
 int main(int argc, char **argv)
@@ -318,11 +320,8 @@ int main(int argc, char **argv)
     }
     ckpt_arena arena;
     ckpt_arena_init(&arena);
-    ckpt_text text;
-    ckpt_text_init(&text);
     ckpt_err err = {0};
-    const ckpt_code code = view(&want, &arena, &text, &err);
-    ckpt_text_fini(&text);
+    const ckpt_code code = view(&want, &arena, &err);
     ckpt_arena_fini(&arena);
     return code == CKPT_OK ? 0 : ckpt_cli_fail(&cli, &err);
 }

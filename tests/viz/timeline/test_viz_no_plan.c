@@ -86,7 +86,7 @@ static void picture(const ckpt_trace *trace, const char *format, const ckpt_view
 static void golden(void **state)
 {
     made m;
-    ckpt_text text = {NULL, 0, 0, false};
+    ckpt_text text = {.bytes = NULL};
     make(&m, 1, 160, 3);
     picture(m.trace, "txt", NULL, &text);
     ckpt_golden_check("view_no_plan.txt", text.bytes, text.length);
@@ -108,7 +108,7 @@ static void streams_have_lanes(void **state)
     static const int streams[] = {2, 11, 12, 100};
     for (int i = 0; i < 4; i++) {
         made m;
-        ckpt_text text = {NULL, 0, 0, false};
+        ckpt_text text = {.bytes = NULL};
         make(&m, 5, 1500, streams[i]);
         picture(m.trace, "svg", NULL, &text);
         const char *before = text.bytes;
@@ -145,7 +145,7 @@ static void busy_streams_have_lanes(void **state)
                                 .end_ns = 1000 * s + 100 + (s * 5 % STREAMS) * 10};
     }
     const ckpt_trace trace = {.source = "s", .name = "s", .time_ns = 15000, .event = event, .event_count = STREAMS};
-    ckpt_text text = {NULL, 0, 0, false};
+    ckpt_text text = {.bytes = NULL};
     picture(&trace, "svg", NULL, &text);
     for (int s = 0; s < STREAMS; s++) {
         char label[20];
@@ -163,7 +163,7 @@ static void many_events(void **state)
     size_t length[2];
     for (int k = 0; k < 2; k++) {
         made m;
-        ckpt_text text = {NULL, 0, 0, false};
+        ckpt_text text = {.bytes = NULL};
         make(&m, 9, k == 0 ? 3000 : 100000, 4);
         picture(m.trace, "svg", NULL, &text);
         length[k] = text.length;
@@ -183,7 +183,7 @@ static void many_events(void **state)
 static void what_is_held_is_inside_the_axes(void **state)
 {
     made m;
-    ckpt_text text = {NULL, 0, 0, false};
+    ckpt_text text = {.bytes = NULL};
     make(&m, 2, 100, 1);
     ckpt_event *const event = CKPT_NEW(&m.arena, ckpt_event, m.trace->event_count);
     memcpy(event, m.trace->event, (size_t)m.trace->event_count * sizeof *event);
