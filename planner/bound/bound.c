@@ -7,7 +7,7 @@
 /* Sums in the bounds stay below these, or only the plainest bound is given. */
 #define SUM_MAX ((int64_t)1 << 58)
 
-enum { PEAK_WORK = 40000000 };
+enum { PEAK_WORK = 40000000, BUILD_WORK = 128 /* per op, to cut a graph into groups */ };
 
 /* Work that an effort pays for, in steps of about a nanosecond. */
 static const int64_t work_of[] = {20000000, 200000000, 2500000000, 50000000000};
@@ -65,6 +65,10 @@ static int forward_section(const ckpt_graph *graph, ckpt_ns *runs)
 /* One partition, copies weighed by `weight`. */
 static ckpt_code try_partition(finder *f, const struct partition *chosen, ckpt_weight weight, ckpt_err *err)
 {
+    f->work -= BUILD_WORK * f->graph->op_count;
+    if (f->work <= 0) {
+        return CKPT_OK;
+    }
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_groups groups = {0};
@@ -109,12 +113,25 @@ static ckpt_code try_partitions(finder *f, ckpt_err *err)
     return CKPT_OK;
 }
 
+static ckpt_code try_flow(finder *f, ckpt_err *err)
+{
+    ckpt_ns time = 0;
+    if (!f->graph->has_link) {
+        CKPT_TRY(ckpt_flow_bound(f->graph, f->limit, f->options, &time, err));
+    }
+    if (time > 0) {
+        f->bound->time_ns = f->first_runs + time;
+        f->bound->how = "flow over moments";
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upper, const ckpt_plan_options *options,
                           ckpt_arena *out, ckpt_bound *bound, ckpt_err *err)
 {
     *bound = (ckpt_bound){.how = "every op runs at least once", .scope = "all"};
     ckpt_bytes peak = 0;
-    CKPT_TRY(ckpt_bound_op_peak(graph, out, &peak, err));
+    CKPT_TRY(ckpt_uses_peak(graph, out, &peak, err));
     finder f = {.graph = graph, .options = options, .limit = limit, .upper = upper, .bound = bound};
     f.effort = ckpt_effort(options);
     f.work = work_of[f.effort];
@@ -124,8 +141,11 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     if (peak > limit) {
         bound->infeasible = true;
         bound->how = "what one op holds";
-    } else if (fits && limit < SUM_MAX && f.forward_end > 0) {
-        CKPT_TRY(try_partitions(&f, err));
+    } else if (fits && limit < SUM_MAX) {
+        CKPT_TRY(try_flow(&f, err));
+        if (f.forward_end > 0) {
+            CKPT_TRY(try_partitions(&f, err));
+        }
     }
     if (bound->infeasible) {
         bound->time_ns = f.first_runs;
@@ -159,7 +179,7 @@ ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_byt
     ckpt_groups groups = {0};
     const ckpt_weight weight = {.fetch = graph->has_link ? CKPT_WEIGHTS : 0};
     const int forward_end = forward_section(graph, &runs);
-    CKPT_TRY(ckpt_bound_op_peak(graph, scratch, peak, err));
+    CKPT_TRY(ckpt_uses_peak(graph, scratch, peak, err));
     if (forward_end > 0 && sums_fit(graph, &runs)) {
         CKPT_TRY(ckpt_groups_build(graph, forward_end, 8, 0, weight, scratch, &groups, err));
         CKPT_TRY(raise_peak(&groups, scratch, peak, err));

@@ -17,7 +17,7 @@ static int by_bytes(const void *a, const void *b)
 
 static bool is_read(const ckpt_grouping *b, int op, int buffer)
 {
-    const ckpt_list *const reads = &b->graph->op[op].reads;
+    const ckpt_list *const reads = &b->uses.graph->op[op].reads;
     for (int i = 0; i < reads->count; i++) {
         if (reads->at[i] == buffer) {
             return true;
@@ -31,19 +31,19 @@ static bool is_read(const ckpt_grouping *b, int op, int buffer)
 static int find_crossings(const ckpt_grouping *b, crossing *all, int *index)
 {
     int count = 0;
-    memset(index, -1, (size_t)b->graph->buffer_count * sizeof *index);
+    memset(index, -1, (size_t)b->uses.graph->buffer_count * sizeof *index);
     for (int o = 0; o < b->forward_end; o++) {
-        const ckpt_list *const reads = &b->graph->op[o].reads;
+        const ckpt_list *const reads = &b->uses.graph->op[o].reads;
         for (int i = 0; i < reads->count; i++) {
             const int buffer = reads->at[i];
             /* only an op that may be recomputed makes a difference */
-            if (b->bit[buffer] < 0 || b->count[o] == 0 || b->group[b->graph->writer[buffer]] + 1 >= b->group[o]) {
+            if (b->bit[buffer] < 0 || b->count[o] == 0 || b->group[b->uses.graph->writer[buffer]] + 1 >= b->group[o]) {
                 continue;
             }
             if (index[buffer] < 0) {
                 index[buffer] = count;
-                all[count++] =
-                    (crossing){buffer, b->group[b->graph->writer[buffer]], b->group[o], b->graph->buffer[buffer].bytes};
+                all[count++] = (crossing){buffer, b->group[b->uses.graph->writer[buffer]], b->group[o],
+                                          b->uses.graph->buffer[buffer].bytes};
             }
             all[index[buffer]].to = b->group[o];
         }
@@ -86,8 +86,8 @@ static bool imports_fit(const ckpt_grouping *b, const ckpt_groups *groups, const
 ckpt_code ckpt_groups_cross(const ckpt_grouping *b, ckpt_groups *groups, ckpt_err *err)
 {
     enum { SPAN_MAX = 64 }; /* groups that a told-apart buffer may cross: bounds the time this takes */
-    crossing *const all = CKPT_NEW(b->out, crossing, b->graph->buffer_count);
-    int *const index = CKPT_NEW(b->out, int, b->graph->buffer_count);
+    crossing *const all = CKPT_NEW(b->out, crossing, b->uses.graph->buffer_count);
+    int *const index = CKPT_NEW(b->out, int, b->uses.graph->buffer_count);
     unsigned *const used = CKPT_NEW(b->out, unsigned, groups->count + 1);
     int *const first = CKPT_NEW(b->out, int, groups->count + 1), *const reader = CKPT_NEW(b->out, int, groups->count);
     if (all == NULL || index == NULL || used == NULL || first == NULL || reader == NULL) {

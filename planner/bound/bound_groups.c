@@ -9,38 +9,11 @@ enum {
     SMALL = 32,    /* a buffer this many times smaller than what its op reads or writes beside it is always there */
 };
 
-static void note_use(ckpt_grouping *b, const ckpt_list *list, int op)
-{
-    for (int i = 0; i < list->count; i++) {
-        b->last[list->at[i]] = op > b->last[list->at[i]] ? op : b->last[list->at[i]];
-    }
-}
-
-static void find_last(ckpt_grouping *b)
-{
-    const ckpt_graph *const g = b->graph;
-    for (int i = 0; i < g->buffer_count; i++) {
-        b->last[i] = g->writer[i];
-        b->bit[i] = -1;
-    }
-    for (int o = 0; o < g->op_count; o++) {
-        note_use(b, &g->op[o].reads, o);
-        note_use(b, &g->op[o].adds, o);
-    }
-    note_use(b, &g->outputs, g->op_count);
-}
-
-/* Written once and used later: nobody can drop it before its last use. With a link it may be on the host meanwhile. */
-static bool is_fixed(const ckpt_grouping *b, int buffer)
-{
-    return !b->graph->has_link && !b->graph->op[b->graph->writer[buffer]].recompute;
-}
-
 static ckpt_bytes largest(const ckpt_grouping *b, const ckpt_list *list)
 {
     ckpt_bytes most = 0;
     for (int i = 0; i < list->count; i++) {
-        const ckpt_bytes bytes = b->graph->buffer[list->at[i]].bytes;
+        const ckpt_bytes bytes = b->uses.graph->buffer[list->at[i]].bytes;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -51,11 +24,11 @@ static ckpt_bytes largest(const ckpt_grouping *b, const ckpt_list *list)
 static void count_buffers(ckpt_grouping *b)
 {
     for (int o = 0; o < b->forward_end; o++) {
-        const ckpt_graph_op *const op = &b->graph->op[o];
+        const ckpt_graph_op *const op = &b->uses.graph->op[o];
         const ckpt_bytes reads = largest(b, &op->reads), writes = largest(b, &op->writes);
         const ckpt_bytes most = reads > writes ? reads : writes;
         for (int i = 0; op->recompute && i < op->writes.count && b->count[o] < b->buffers_max; i++) {
-            const ckpt_bytes bytes = b->graph->buffer[op->writes.at[i]].bytes;
+            const ckpt_bytes bytes = b->uses.graph->buffer[op->writes.at[i]].bytes;
             if (bytes > 0 && bytes >= most / SMALL) {
                 b->bit[op->writes.at[i]] = b->count[o]++;
             }
@@ -66,7 +39,7 @@ static void count_buffers(ckpt_grouping *b)
 /* Per place before a forward op: bytes written before it that a forward op behind it reads. */
 static ckpt_code find_crossings(const ckpt_grouping *b, ckpt_bytes *crossing, ckpt_err *err)
 {
-    const ckpt_graph *const g = b->graph;
+    const ckpt_graph *const g = b->uses.graph;
     int *const end = CKPT_NEW(b->out, int, g->buffer_count);
     if (end == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "crossings of %d buffers", g->buffer_count);
@@ -127,23 +100,12 @@ static ckpt_code cut(const ckpt_grouping *b, int *groups, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_bytes inplace_saves(const ckpt_grouping *b, int o)
-{
-    const ckpt_graph_op *const op = &b->graph->op[o];
-    ckpt_bytes bytes = 0;
-    for (int i = 0; i < op->inplace_count; i++) {
-        const int in = op->inplace[i].in;
-        bytes += is_fixed(b, in) && b->last[in] > o ? 0 : b->graph->buffer[in].bytes;
-    }
-    return bytes;
-}
-
 static unsigned members(const ckpt_grouping *b, const ckpt_list *list, int group)
 {
     unsigned set = 0;
     for (int i = 0; i < list->count; i++) {
         const int buffer = list->at[i];
-        const bool is = b->bit[buffer] >= 0 && b->group[b->graph->writer[buffer]] == group;
+        const bool is = b->bit[buffer] >= 0 && b->group[b->uses.graph->writer[buffer]] == group;
         set |= is ? 1U << b->bit[buffer] : 0;
     }
     return set;
@@ -158,16 +120,16 @@ static ckpt_ns fetch_time(const ckpt_grouping *b, int buffer)
 {
     ckpt_ns time = 0;
     const ckpt_weight w = b->weight;
-    const int64_t rate = w.offload > 0 ? b->graph->d2h_bytes_per_s : b->graph->h2d_bytes_per_s;
-    const bool fits = ckpt_copy_time(b->graph->buffer[buffer].bytes, rate, &time);
+    const int64_t rate = w.offload > 0 ? b->uses.graph->d2h_bytes_per_s : b->uses.graph->h2d_bytes_per_s;
+    const bool fits = ckpt_copy_time(b->uses.graph->buffer[buffer].bytes, rate, &time);
     return fits && time < CKPT_BOUND_LONG ? ckpt_bound_weigh(time, w.offload + w.fetch) : CKPT_BOUND_LONG;
 }
 
 ckpt_ns ckpt_bound_recompute(const ckpt_grouping *b, int buffer)
 {
     const ckpt_ns run =
-        ckpt_bound_weigh(b->graph->op[b->graph->writer[buffer]].time_ns, CKPT_WEIGHTS - b->weight.fetch);
-    const ckpt_ns fetch = b->graph->has_link ? fetch_time(b, buffer) : run;
+        ckpt_bound_weigh(b->uses.graph->op[b->uses.graph->writer[buffer]].time_ns, CKPT_WEIGHTS - b->weight.fetch);
+    const ckpt_ns fetch = b->uses.graph->has_link ? fetch_time(b, buffer) : run;
     return run < fetch ? run : fetch;
 }
 
@@ -175,13 +137,13 @@ static void fill_buffers(const ckpt_grouping *b, const ckpt_groups *groups)
 {
     for (int o = 0; o < b->forward_end; o++) {
         ckpt_group *const group = &groups->group[b->group[o]];
-        const ckpt_list *const writes = &b->graph->op[o].writes;
+        const ckpt_list *const writes = &b->uses.graph->op[o].writes;
         for (int i = 0; i < writes->count; i++) {
             if (b->bit[writes->at[i]] >= 0) {
                 b->bit[writes->at[i]] = group->buffer_count;
-                group->fetches = b->graph->has_link;
+                group->fetches = b->uses.graph->has_link;
                 group->fetch[group->buffer_count] = group->fetches ? fetch_time(b, writes->at[i]) : 0;
-                group->bytes[group->buffer_count++] = b->graph->buffer[writes->at[i]].bytes;
+                group->bytes[group->buffer_count++] = b->uses.graph->buffer[writes->at[i]].bytes;
             }
         }
     }
@@ -212,17 +174,17 @@ static ckpt_code fill_ops(const ckpt_grouping *b, const ckpt_groups *groups, ckp
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "a group of %d ops", end - first);
         }
         for (; first < end; first++) {
-            const ckpt_graph_op *const op = &b->graph->op[first];
+            const ckpt_graph_op *const op = &b->uses.graph->op[first];
             if (b->count[first] > 0) {
                 const int offload =
                     k == groups->count - 1 ? b->weight.offload : 0; /* its runs may come before the instant */
                 group->op[group->op_count++] =
                     (ckpt_group_op){members(b, &op->reads, k) | imported(group, &op->reads), members(b, &op->writes, k),
                                     ckpt_bound_weigh(op->time_ns, CKPT_WEIGHTS - b->weight.fetch - offload),
-                                    op->workspace_bytes - inplace_saves(b, first)};
+                                    op->workspace_bytes - ckpt_uses_inplace(&b->uses, first)};
             }
         }
-        group->later = members(b, &b->graph->outputs, k);
+        group->later = members(b, &b->uses.graph->outputs, k);
     }
     return CKPT_OK;
 }
@@ -231,16 +193,12 @@ static ckpt_code fill_ops(const ckpt_grouping *b, const ckpt_groups *groups, ckp
  * reads have had their windows, so no later window counts them as held. */
 static ckpt_bytes beside(const ckpt_grouping *b, int o, int k)
 {
-    const ckpt_graph *const g = b->graph;
-    const ckpt_graph_op *const op = &g->op[o];
-    ckpt_bytes bytes = op->workspace_bytes - inplace_saves(b, o);
-    for (int i = 0; i < op->writes.count; i++) {
-        bytes += is_fixed(b, op->writes.at[i]) ? 0 : g->buffer[op->writes.at[i]].bytes;
-    }
-    for (int i = 0; i < op->reads.count; i++) {
-        const int buffer = op->reads.at[i], writer = g->writer[buffer];
-        const bool counted = is_fixed(b, buffer) || (b->bit[buffer] >= 0 && b->group[writer] == k);
-        bytes += counted ? 0 : g->buffer[buffer].bytes;
+    const ckpt_graph *const g = b->uses.graph;
+    ckpt_bytes bytes = ckpt_uses_beside(&b->uses, o);
+    for (int i = 0; i < g->op[o].reads.count; i++) {
+        const int buffer = g->op[o].reads.at[i];
+        const bool counted = b->bit[buffer] >= 0 && b->group[g->writer[buffer]] == k;
+        bytes -= counted && !ckpt_uses_fixed(&b->uses, buffer) ? g->buffer[buffer].bytes : 0;
     }
     return bytes;
 }
@@ -248,9 +206,9 @@ static ckpt_bytes beside(const ckpt_grouping *b, int o, int k)
 /* The last group that still has its window open when the first runs from o on are to come. */
 static int window_of(const ckpt_grouping *b, int o, int open)
 {
-    const ckpt_list *const reads = &b->graph->op[o].reads;
+    const ckpt_list *const reads = &b->uses.graph->op[o].reads;
     for (int i = 0; i < reads->count; i++) {
-        const int writer = b->graph->writer[reads->at[i]];
+        const int writer = b->uses.graph->writer[reads->at[i]];
         if (b->bit[reads->at[i]] >= 0 && b->group[writer] < open) {
             open = b->group[writer];
         }
@@ -278,28 +236,16 @@ static void end_window(ckpt_group *group)
     group->moment_count = end < group->moment_count ? end + 1 : end;
 }
 
-/* By how much the fixed bytes at the first run of each op differ from those at the op before. */
-static void find_changes(const ckpt_grouping *b, ckpt_bytes *change)
-{
-    const ckpt_graph *const g = b->graph;
-    for (int i = 0; i < g->buffer_count; i++) {
-        if (is_fixed(b, i)) {
-            change[g->writer[i]] += g->buffer[i].bytes;
-            change[b->last[i] + 1] -= g->buffer[i].bytes;
-        }
-    }
-}
-
 static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_err *err)
 {
-    const ckpt_graph *const g = b->graph;
+    const ckpt_graph *const g = b->uses.graph;
     const int moments = g->op_count - b->forward_end;
     ckpt_group_moment *const all = CKPT_NEW(b->out, ckpt_group_moment, moments);
     ckpt_bytes *const change = CKPT_NEW(b->out, ckpt_bytes, g->op_count + 2);
     if (all == NULL || change == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d moments", moments);
     }
-    find_changes(b, change);
+    ckpt_uses_changes(&b->uses, change);
     ckpt_bytes fixed = 0;
     int open = groups->count - 1;
     for (int o = 0; o < g->op_count; o++) {
@@ -317,7 +263,7 @@ static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_
         group->moment_count++;
         *m = (ckpt_group_moment){members(b, &g->op[o].reads, k), fixed + beside(b, o, k), fixed};
         for (int i = 0; i < g->op[o].writes.count; i++) {
-            m->between -= is_fixed(b, g->op[o].writes.at[i]) ? g->buffer[g->op[o].writes.at[i]].bytes : 0;
+            m->between -= ckpt_uses_fixed(&b->uses, g->op[o].writes.at[i]) ? g->buffer[g->op[o].writes.at[i]].bytes : 0;
         }
         for (int i = 0; i < g->op[o].reads.count; i++) {
             const int buffer = g->op[o].reads.at[i], writer = g->writer[buffer];
@@ -413,20 +359,16 @@ static void find_same(const ckpt_groups *groups)
 ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, ckpt_weight weight,
                             ckpt_arena *out, ckpt_groups *groups, ckpt_err *err)
 {
-    ckpt_grouping b = {.graph = graph,
-                       .forward_end = forward_end,
-                       .buffers_max = buffers_max,
-                       .open_max = open_max,
-                       .weight = weight,
-                       .out = out};
-    b.last = CKPT_NEW(out, int, graph->buffer_count);
+    ckpt_grouping b = {
+        .forward_end = forward_end, .buffers_max = buffers_max, .open_max = open_max, .weight = weight, .out = out};
+    CKPT_TRY(ckpt_uses_find(graph, out, &b.uses, err));
     b.bit = CKPT_NEW(out, int, graph->buffer_count);
     b.group = CKPT_NEW(out, int, forward_end);
     b.count = CKPT_NEW(out, int, forward_end);
-    if (b.last == NULL || b.bit == NULL || b.group == NULL || b.count == NULL) {
+    if (b.bit == NULL || b.group == NULL || b.count == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a bound over %d ops", graph->op_count);
     }
-    find_last(&b);
+    memset(b.bit, -1, (size_t)graph->buffer_count * sizeof *b.bit);
     count_buffers(&b);
     *groups = (ckpt_groups){0};
     CKPT_TRY(cut(&b, &groups->count, err));
@@ -443,30 +385,5 @@ ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffer
         choose_instant(&b, groups);
     }
     find_same(groups);
-    return CKPT_OK;
-}
-
-/* At the first run of an op there are what it reads, what it writes, its workspace, and all that is written once,
- * before it, and used again at it or later. */
-ckpt_code ckpt_bound_op_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
-{
-    const ckpt_mark mark = ckpt_arena_mark(scratch);
-    ckpt_grouping b = {.graph = graph, .out = scratch};
-    b.last = CKPT_NEW(scratch, int, graph->buffer_count);
-    b.bit = CKPT_NEW(scratch, int, graph->buffer_count);
-    ckpt_bytes *const change = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
-    if (b.last == NULL || b.bit == NULL || change == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a bound over %d ops", graph->op_count);
-    }
-    find_last(&b);
-    find_changes(&b, change);
-    ckpt_bytes fixed = 0;
-    *peak = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        fixed += change[o];
-        const ckpt_bytes bytes = fixed + beside(&b, o, -1);
-        *peak = bytes > *peak ? bytes : *peak;
-    }
-    ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }

@@ -100,17 +100,38 @@ typedef struct ckpt_group_room {
     unsigned imports;     /* and for which imports */
 } ckpt_group_room;
 
+/* Where the buffers of a graph are used. */
+typedef struct ckpt_uses {
+    const ckpt_graph *graph;
+    int *last; /* per buffer: the last op that reads or adds to it; op_count: it is an output */
+} ckpt_uses;
+
 /* A graph being cut into groups. */
 typedef struct ckpt_grouping {
-    const ckpt_graph *graph;
+    ckpt_uses uses;
     int forward_end, buffers_max, open_max;
     ckpt_weight weight;
     ckpt_arena *out;
-    int *last;  /* per buffer: the last op that reads or adds to it; op_count: it is an output */
     int *bit;   /* per buffer: its place in its group; -1: in none */
     int *group; /* per op of the forward section */
     int *count; /* per op of the forward section: buffers it brings into its group */
 } ckpt_grouping;
+
+/* Errors: CKPT_NO_MEMORY. Cost: O(uses). */
+CKPT_MUST_USE ckpt_code ckpt_uses_find(const ckpt_graph *graph, ckpt_arena *out, ckpt_uses *uses, ckpt_err *err);
+/* Written once and used later: nobody can drop it before its last use. With a link it may be on the host meanwhile. */
+bool ckpt_uses_fixed(const ckpt_uses *uses, int buffer);
+/* By how much the fixed bytes at the first run of each op differ from those at the op before. */
+void ckpt_uses_changes(const ckpt_uses *uses, ckpt_bytes *change);
+/* The most bytes that an op's running in place may save. */
+ckpt_bytes ckpt_uses_inplace(const ckpt_uses *uses, int op);
+/* What the first run of an op needs beside what is fixed: reads, writes, workspace. */
+ckpt_bytes ckpt_uses_beside(const ckpt_uses *uses, int op);
+
+/* The least time of recomputation that a flow proves. `limit` >= what every op needs; no link.
+ * Errors: CKPT_NO_MEMORY. Cost: O(uses), a few dozen times; on small graphs hundreds of times. */
+CKPT_MUST_USE ckpt_code ckpt_flow_bound(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                                        ckpt_ns *time, ckpt_err *err);
 
 /* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses, and tell at
  * most `open_max` crossing buffers apart at a time.
@@ -136,8 +157,7 @@ CKPT_MUST_USE ckpt_code ckpt_group_find(ckpt_group *group, ckpt_bytes limit, uns
                                         ckpt_arena *out, int64_t *work, const ckpt_group_table **table, ckpt_err *err);
 
 /* The most that any first run needs. Errors: CKPT_NO_MEMORY. Cost: O(uses). */
-CKPT_MUST_USE ckpt_code ckpt_bound_op_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak,
-                                           ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_uses_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err);
 
 /* The least time of recomputation that a partition proves; CKPT_BOUND_NEVER when it proves that no schedule exists.
  * What costs `enough` or more is not looked at: `time` is then `enough`.

@@ -27,6 +27,7 @@ typedef struct path {
     ckpt_group_room room;
     ckpt_arena scratch;
     int64_t *work;
+    ckpt_poll poll;
 } path;
 
 static int64_t table_work(const ckpt_group *group)
@@ -142,15 +143,17 @@ static ckpt_code extend(path *p, ckpt_group *group, ckpt_err *err)
         const ckpt_group_table *table = NULL;
         for (int i = 0; i < p->label_count[state] && *p->work >= 0; i++) {
             const label from = p->label[state][i];
+            const int64_t before = *p->work;
             CKPT_TRY(find_table(p, group, p->limit - from.bytes, imports, &table, err));
             extend_label(p, group, table, state, from);
+            *p->work = ckpt_poll_stopped(&p->poll, before - *p->work) ? -1 : *p->work;
         }
     }
     collect(p);
     return CKPT_OK;
 }
 
-static ckpt_code walk(path *p, const ckpt_plan_options *options, ckpt_ns *time, ckpt_err *err)
+static ckpt_code walk(path *p, ckpt_ns *time, ckpt_err *err)
 {
     CKPT_TRY(path_init(p, err));
     p->label[0][0] = (label){0, 0};
@@ -159,7 +162,6 @@ static ckpt_code walk(path *p, const ckpt_plan_options *options, ckpt_ns *time, 
         p->paid = tables_paid(p, k);
         p->paid = p->paid > 2 ? p->paid : 2;
         CKPT_TRY(extend(p, &p->groups->group[k], err));
-        *p->work = ckpt_plan_stopped(options) ? -1 : *p->work;
     }
     if (*p->work >= 0) {
         *time = p->reached ? p->enough : CKPT_BOUND_NEVER;
@@ -174,13 +176,13 @@ static ckpt_code walk(path *p, const ckpt_plan_options *options, ckpt_ns *time, 
 ckpt_code ckpt_groups_bound(ckpt_groups *groups, ckpt_bytes limit, ckpt_ns enough, const ckpt_plan_options *options,
                             int64_t *work, ckpt_ns *time, ckpt_err *err)
 {
-    path p = {.groups = groups, .limit = limit, .enough = enough, .work = work};
+    path p = {.groups = groups, .limit = limit, .enough = enough, .work = work, .poll = {.options = options}};
     *time = 0;
     if (tables_paid(&p, 0) < FEW) {
         return CKPT_OK;
     }
     ckpt_arena_init(&p.scratch);
-    const ckpt_code code = walk(&p, options, time, err);
+    const ckpt_code code = walk(&p, time, err);
     for (int k = 0; k < groups->count; k++) {
         groups->group[k].table = NULL; /* it was in the scratch */
     }

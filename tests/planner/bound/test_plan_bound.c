@@ -135,6 +135,74 @@ static void no_partition_is_above_the_optimum(void **state)
     assert_true(crossed > graphs && proved > paid / 3);
 }
 
+/* Flows alone, over any graph that ops may run again in: those of chains and steps, and any DAG. */
+static void no_flow_is_above_the_optimum(void **state)
+{
+    ckpt_err err = {0};
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
+    double proved = 0, paid = 0;
+    const uint64_t graphs = ckpt_test_rounds(400, 40);
+    for (uint64_t seed = 1; seed <= graphs; seed++) {
+        CKPT_TEST_ARENA(arena);
+        const ckpt_graph *const graph = ckpt_brute_graph(&arena, seed, NULL);
+        const ckpt_bytes least = ckpt_brute_peak(graph, CKPT_BRUTE_ALL), most = all_bytes(graph);
+        const ckpt_ns first_runs = ckpt_brute_time(graph, most, CKPT_BRUTE_ALL);
+        for (int i = 0; i < LIMITS; i++) {
+            const ckpt_bytes limit = least + (most - least) * i / LIMITS;
+            const ckpt_ns best = ckpt_brute_time(graph, limit, CKPT_BRUTE_ALL) - first_runs;
+            ckpt_ns time = 0;
+            CHECK_OK(ckpt_flow_bound(graph, limit, &options, &time, &err), err);
+            CHECK(time <= best, "seed %" PRIu64 ", %" PRId64 " bytes: %" PRId64 " ns again, but %" PRId64 " will do",
+                  seed, limit, time, best);
+            proved += (double)time;
+            paid += (double)best;
+        }
+    }
+    print_message("%.1f %% proved by flows\n", 100 * proved / paid);
+    assert_true(proved > paid / 4);
+}
+
+/* A chain of equal ops and its backward, which reads every output once more. */
+static ckpt_graph long_chain(ckpt_arena *arena, int n, ckpt_bytes bytes, ckpt_ns time)
+{
+    ckpt_buffer *const buffer = CKPT_NEW(arena, ckpt_buffer, n);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, 2 * n);
+    int *const index = CKPT_NEW(arena, int, n);
+    assert_true(buffer != NULL && op != NULL && index != NULL);
+    for (int i = 0; i < n; i++) {
+        index[i] = i;
+        buffer[i] = (ckpt_buffer){ckpt_arena_format(arena, "a%d", i), bytes, CKPT_ACTIVATION};
+        op[i] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "f%d", i),
+                                .layer = "",
+                                .reads = {&index[i - (i > 0)], i > 0},
+                                .writes = {&index[i], 1},
+                                .time_ns = time,
+                                .recompute = true};
+        op[2 * n - 1 - i] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "b%d", i),
+                                            .layer = "",
+                                            .phase = CKPT_BACKWARD,
+                                            .reads = {&index[i], 1},
+                                            .time_ns = time};
+    }
+    return (ckpt_graph){.source = "", .name = "long", .buffer = buffer, .buffer_count = n, .op = op, .op_count = 2 * n};
+}
+
+/* With room for a half, one op in two is recomputed, once: flows say so at any length. */
+static void a_chain_of_any_length_has_a_bound(void **state)
+{
+    enum { N = 30000, BYTES = 640, TIME = 1000 };
+    CKPT_TEST_ARENA(arena);
+    ckpt_err err = {0};
+    ckpt_graph graph = long_chain(&arena, N, BYTES, TIME);
+    CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
+    const ckpt_plan_options options = {.effort = CKPT_EFFORT_NORMAL};
+    ckpt_bound bound = {0};
+    CHECK_OK(ckpt_bound_find(&graph, N / 2 * BYTES, INT64_MAX, &options, &arena, &bound, &err), err);
+    const ckpt_ns exact = 2 * N * TIME + N / 2 * TIME;
+    CHECK(bound.time_ns <= exact && bound.time_ns > exact - exact / 1000, "%" PRId64 " ns (%s), not %" PRId64,
+          bound.time_ns, bound.how, exact);
+}
+
 /* With a link, plans of all three kinds; on chains like these, the joint ones are shown to be optimal elsewhere. */
 static void never_above_a_plan_with_copies(void **state)
 {
@@ -228,7 +296,10 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand), cmocka_unit_test(never_above_the_optimum),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_hand),
+                                       cmocka_unit_test(never_above_the_optimum),
+                                       cmocka_unit_test(no_flow_is_above_the_optimum),
+                                       cmocka_unit_test(a_chain_of_any_length_has_a_bound),
                                        cmocka_unit_test(no_partition_is_above_the_optimum),
                                        cmocka_unit_test(never_above_a_plan_with_copies),
                                        cmocka_unit_test(out_of_memory)};
