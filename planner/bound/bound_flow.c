@@ -36,7 +36,7 @@ typedef struct flow {
     /* per op */
     int64_t *c, *room, *in; /* room: what it may take in */
     ckpt_bytes *change;
-    bool *again; /* recomputed in the cut at hand */
+    bool *again;                                       /* recomputed in the cut at hand */
     ckpt_bytes held[MOMENTS_MAX], excess[MOMENTS_MAX]; /* what the cut holds at a moment, beyond the capacity */
     int64_t best;
     int64_t work; /* left for more than one moment */
