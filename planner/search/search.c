@@ -17,6 +17,8 @@ enum {
     ROUNDS_MAX = 12,
     MIN_PEAK_PARTS = 16,
     MIN_PEAK_WORK = 200000,
+    FAR_PARTS = 3, /* of what is paid for annealing from the best, for one turn */
+    FAR_TURNS = 12,
 };
 
 /* Temperatures in units of the mean time of an op that may be recomputed. */
@@ -29,7 +31,6 @@ static const double RESCUE = 0.5;          /* the same, when that is the schedul
 /* How much the sum of what all stages are above the limit counts beside the peak. */
 static const double WIDE = 1;
 static const double NARROW = 0.1;
-static const double LAST_WIDTH = 0.03;
 static const double PRICE_STEP = 1.02;
 static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
 
@@ -52,6 +53,7 @@ typedef struct improver {
     ckpt_ns enough;    /* no schedule is faster */
     bool for_min_peak; /* only the peak counts */
     bool thorough;     /* remember every improvement, however small */
+    double price;      /* ns per byte above the limit, at the end of the last annealing where it changed */
     bool stopped;
 } improver;
 
@@ -124,8 +126,8 @@ static double exponential(ckpt_searcher *w)
 typedef struct schedule {
     int64_t work;
     double hot, cold; /* ns */
-    double price;     /* ns per byte above the limit */
     double width;     /* how much of what all stages are above the limit counts, besides the peak */
+    double price;     /* ns per byte above the limit */
     bool fixed;       /* the price stays */
 } schedule;
 
@@ -202,6 +204,7 @@ static void anneal(improver *m, const schedule *plan)
             }
         }
     }
+    m->price = plan->fixed ? m->price : price;
     w->log_count = 0;
     m->thorough = true;
     note(m);
@@ -281,23 +284,45 @@ static void search_within(improver *m, const ckpt_candidates *given, int64_t wor
     }
 }
 
+/* More than 1 % from what no schedule can beat. */
+static bool is_far(const improver *m)
+{
+    return m->best[0].time - m->enough > m->enough / 100;
+}
+
+static void improve_best(improver *m, const schedule *plan, int64_t polish)
+{
+    go_to(m, &m->best[0]);
+    anneal(m, plan);
+    go_to(m, &m->best[0]);
+    ckpt_search_polish(&m->w, polish, m->options);
+    m->thorough = true;
+    note(m);
+    m->thorough = false;
+}
+
+/* Annealing from the best: once where it is near the bound, else many times by turns of heat, with the price of bytes
+ * that the annealing before ended with. Near the minimum peak that price is far above the mean one, and a schedule that
+ * leaves the limit for a while does not come back. */
 static void search_near(improver *m, double hot, int64_t work)
 {
+    static const double heats[] = {0.1, 0.3, 0.1, 0.5};
+    static const double widths[] = {0.03, 0.03, 0.1, 1};
     const totals t = add_up(&m->w.search);
-    const schedule plan = {.work = work - work / 8,
-                           .hot = hot * t.mean_ns,
-                           .cold = COLD * t.mean_ns,
-                           .price = t.ns_per_byte,
-                           .width = LAST_WIDTH};
+    schedule plan = {.hot = hot * t.mean_ns, .cold = COLD * t.mean_ns, .price = t.ns_per_byte, .width = widths[0]};
     m->w.limit = m->limit;
-    if (m->best[0].is_set && !is_enough(m)) {
-        go_to(m, &m->best[0]);
-        anneal(m, &plan);
-        go_to(m, &m->best[0]);
-        ckpt_search_polish(&m->w, work / 8, m->options);
-        m->thorough = true;
-        note(m);
-        m->thorough = false;
+    if (m->best[0].is_set && !is_far(m)) {
+        plan.work = work - work / 8;
+        improve_best(m, &plan, work / 8);
+        return;
+    }
+    const int64_t share = work / FAR_PARTS;
+    plan.work = share - share / 8;
+    for (int i = 0; i < FAR_TURNS && m->best[0].is_set && is_far(m) && !m->stopped; i++) {
+        plan.price = m->price;
+        plan.width = widths[i % 4];
+        plan.hot = (i == 0 ? hot : heats[i % 4]) * t.mean_ns;
+        improve_best(m, &plan, share / 8);
     }
 }
 
