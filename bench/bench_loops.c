@@ -107,6 +107,11 @@ static ckpt_code make_node(bench *b, const bench_loop *loop, ckpt_tensor in[2], 
                               .string = given ? loop->word : spec->string};
     }
     node->attr = attr;
+    ckpt_node_room *const room = CKPT_NEW(&b->arena, ckpt_node_room, 1);
+    if (room == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "tensors of a layer");
+    }
+    ckpt_node_open(node, room);
     return node->op->infer(node, &b->arena, err);
 }
 

@@ -77,12 +77,12 @@ typedef struct ckpt_node {
     uint64_t grad_in;      /* inputs whose gradient is wanted */
     bool pitchable;        /* for a GPU, and all readers of output 0 can read it with a pitch; set before op->infer */
 
-    int out_count, saved_count, param_count, stat_count;
-    int out_value[CKPT_OUT_MAX];
-    ckpt_tensor out[CKPT_OUT_MAX];
-    ckpt_tensor saved[CKPT_SAVED_MAX]; /* extra results of forward that only backward reads */
-    ckpt_param param[CKPT_PARAM_MAX];
-    ckpt_stat stat[CKPT_STAT_MAX];
+    int out_count, saved_count, param_count, stat_count; /* of the lists that follow */
+    int *out_value;
+    ckpt_tensor *out;
+    ckpt_tensor *saved; /* extra results of forward that only backward reads */
+    ckpt_param *param;
+    ckpt_stat *stat;
 
     /* Filled by op->infer: */
     uint64_t backward_in, backward_out, backward_saved; /* what backward reads besides output gradients, parameters */
@@ -95,6 +95,18 @@ typedef struct ckpt_node {
     /* An opaque layer states its costs; -1: not stated. */
     ckpt_ns forward_ns, backward_ns;
 } ckpt_node;
+
+/* Room for all that op->infer may add to a node. */
+typedef struct ckpt_node_room {
+    ckpt_tensor out[CKPT_OUT_MAX], saved[CKPT_SAVED_MAX];
+    ckpt_param param[CKPT_PARAM_MAX];
+    ckpt_stat stat[CKPT_STAT_MAX];
+} ckpt_node_room;
+
+/* An empty node that infer can fill. */
+void ckpt_node_open(ckpt_node *node, ckpt_node_room *room);
+/* What the node points to becomes the node's own, in `out`, and as long as counted. Also for a copy of a node. */
+CKPT_MUST_USE ckpt_code ckpt_node_own(ckpt_node *node, ckpt_arena *out, ckpt_err *err);
 
 struct ckpt_op {
     const char *name;            /* "gelu": key in model files; unique */

@@ -17,6 +17,31 @@ const ckpt_attr *ckpt_node_attr(const ckpt_node *node, const char *name)
     return NULL;
 }
 
+void ckpt_node_open(ckpt_node *node, ckpt_node_room *room)
+{
+    node->out = room->out;
+    node->saved = room->saved;
+    node->param = room->param;
+    node->stat = room->stat;
+}
+
+static void *copy(ckpt_arena *out, const void *list, int count, size_t size)
+{
+    void *const own = ckpt_arena_take(out, (size_t)count, size);
+    return own != NULL && count > 0 ? memcpy(own, list, (size_t)count * size) : own;
+}
+
+ckpt_code ckpt_node_own(ckpt_node *node, ckpt_arena *out, ckpt_err *err)
+{
+    node->out = copy(out, node->out, node->out_count, sizeof *node->out);
+    node->saved = copy(out, node->saved, node->saved_count, sizeof *node->saved);
+    node->param = copy(out, node->param, node->param_count, sizeof *node->param);
+    node->stat = copy(out, node->stat, node->stat_count, sizeof *node->stat);
+    return node->out != NULL && node->saved != NULL && node->param != NULL && node->stat != NULL
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_NO_MEMORY, "tensors of layer %s", node->name);
+}
+
 int64_t ckpt_node_int(const ckpt_node *node, const char *name)
 {
     const ckpt_attr *const attr = ckpt_node_attr(node, name);

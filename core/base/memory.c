@@ -13,6 +13,7 @@ enum { FIRST_BLOCK = 4096, LARGEST_BLOCK = 4 << 20 };
 struct ckpt_arena_block {
     ckpt_arena_block *older;
     size_t size, used;
+    size_t dirty; /* bytes that were in use before a rewind; what follows has never been touched and is zero */
     alignas(max_align_t) unsigned char bytes[];
 };
 
@@ -90,8 +91,10 @@ void ckpt_arena_rewind(ckpt_arena *arena, ckpt_mark mark)
         arena->newest = gone->older;
         ckpt_memory_put(gone);
     }
-    if (arena->newest != NULL) {
-        arena->newest->used = mark.used;
+    ckpt_arena_block *const block = arena->newest;
+    if (block != NULL) {
+        block->dirty = block->used > block->dirty ? block->used : block->dirty;
+        block->used = mark.used;
     }
 }
 
@@ -117,9 +120,12 @@ void *ckpt_arena_take(ckpt_arena *arena, size_t count, size_t size)
         arena->newest = block = fresh;
         from = 0;
     }
-    void *const taken = block->bytes + block->used + from;
-    block->used += from + bytes;
-    return memset(taken, 0, bytes); /* a rewound block is dirty */
+    const size_t begin = block->used + from;
+    if (begin < block->dirty) {
+        memset(block->bytes + begin, 0, bytes < block->dirty - begin ? bytes : block->dirty - begin);
+    }
+    block->used = begin + bytes;
+    return block->bytes + begin;
 }
 
 char *ckpt_arena_text(ckpt_arena *arena, const char *text)

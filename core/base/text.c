@@ -118,9 +118,9 @@ void ckpt_text_json(ckpt_text *text, const char *string)
     ckpt_text_put(text, "\"", 1);
     for (const char *from = string; *from != '\0';) {
         size_t plain = 0;
-        while (from[plain] != '\0' && (unsigned char)from[plain] >= 0x20 && from[plain] != '"' && from[plain] != '\\' &&
-               ckpt_text_utf8(from + plain) > 0) {
-            plain += ckpt_text_utf8(from + plain);
+        for (size_t more = 1; more > 0; plain += more) {
+            const unsigned char c = (unsigned char)from[plain];
+            more = c >= 0x80 ? ckpt_text_utf8(from + plain) : c >= 0x20 && c != '"' && c != '\\';
         }
         ckpt_text_put(text, from, plain);
         from += plain;

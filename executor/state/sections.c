@@ -40,7 +40,10 @@ ckpt_code ckpt_whole_network(const ckpt_program *program, ckpt_arena *out, ckpt_
     if (stage_of == NULL || node == NULL || value == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network of %d layers", mine->node_count);
     }
-    memcpy(node, mine->node, (size_t)mine->node_count * sizeof *node);
+    for (int n = 0; n < mine->node_count; n++) {
+        node[n] = mine->node[n];
+        CKPT_TRY(ckpt_node_own(&node[n], out, err));
+    }
     memcpy(value, mine->value, (size_t)mine->value_count * sizeof *value);
     CKPT_TRY(close_gaps(node, mine->node_count, value, mine->value_count, out, err));
     for (int n = 0; n < mine->node_count; n++) {

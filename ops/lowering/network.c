@@ -28,6 +28,7 @@ typedef struct building {
     const ckpt_model *model;
     ckpt_arena *out;
     ckpt_node *node;
+    ckpt_node_room room; /* of the node that is inferred */
     ckpt_value *value;
     int value_count, value_room;
     int threads;
@@ -53,7 +54,7 @@ bool ckpt_node_learns(const ckpt_node *node)
 static ckpt_code add_value(building *b, const ckpt_value *value, ckpt_err *err)
 {
     if (b->value_count == b->value_room) {
-        const int room = b->value_room > 0 ? 2 * b->value_room : 16;
+        const int room = b->value_room > 0 ? 2 * b->value_room : b->model->input_count + b->model->layer_count;
         ckpt_value *const wider = CKPT_NEW(b->out, ckpt_value, room);
         if (wider == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d values", room);
@@ -155,6 +156,10 @@ static ckpt_code resolve_inputs(building *b, ckpt_node *node, ckpt_err *err)
 static ckpt_code add_outputs(building *b, ckpt_node *node, ckpt_err *err)
 {
     const bool learns = ckpt_node_learns(node) || node->grad_in != 0;
+    node->out_value = CKPT_NEW(b->out, int, node->out_count);
+    if (node->out_value == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%d outputs", node->out_count);
+    }
     for (int k = 0; k < node->out_count; k++) {
         const char *const name = k == 0 ? node->name : ckpt_arena_format(b->out, "%s:%d", node->name, k);
         if (name == NULL) {
@@ -217,7 +222,9 @@ static ckpt_code infer_node(building *b, int index, ckpt_err *err)
     }
     CKPT_TRY(ckpt_attrs_resolve(b->model, node->op->attrs, layer->attr, layer->attr_count, b->out, &node->attr, err));
     CKPT_TRY(resolve_inputs(b, node, err));
+    ckpt_node_open(node, &b->room);
     CKPT_TRY(node->op->infer(node, b->out, err));
+    CKPT_TRY(ckpt_node_own(node, b->out, err));
     assert_promises(node);
     if (node->threads == CKPT_ON_GPU) {
         allow_gpu_workspace(node);

@@ -153,7 +153,10 @@ static ckpt_code copy_tied(const ckpt_network *network, ckpt_network *spread, ck
     if (s.node == NULL || s.latest == NULL || s.holders == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "layers that share parameters");
     }
-    memcpy(s.node, network->node, (size_t)network->node_count * sizeof *s.node);
+    for (int n = 0; n < network->node_count; n++) {
+        s.node[n] = network->node[n];
+        CKPT_TRY(ckpt_node_own(&s.node[n], out, err));
+    }
     find_holders(&s);
     CKPT_TRY(list_holders(&s, out, err));
     CKPT_TRY(check_reached(&s, out, err));

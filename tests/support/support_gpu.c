@@ -251,7 +251,9 @@ static const ckpt_node *with_pitch(ckpt_gpu_case *c)
     ckpt_node *const node = CKPT_NEW(&c->arena, ckpt_node, 1);
     ckpt_tensor *const in = CKPT_NEW(&c->arena, ckpt_tensor, c->node->in_count);
     assert_true(node != NULL && in != NULL);
+    ckpt_err err = {0};
     *node = *c->node;
+    CHECK_OK(ckpt_node_own(node, &c->arena, &err), err);
     memcpy(in, node->in, (size_t)node->in_count * sizeof *in);
     node->in = in;
     if (node->op->gpu_pitched_in & 1) {

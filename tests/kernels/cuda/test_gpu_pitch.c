@@ -35,7 +35,10 @@ static void set_pitch(test_train *t, int64_t pitch)
     ckpt_value *const value = CKPT_NEW(&t->arena, ckpt_value, t->network->value_count);
     ckpt_tensor *const in = CKPT_NEW(&t->arena, ckpt_tensor, 2);
     *network = *t->network;
-    memcpy(node, network->node, (size_t)network->node_count * sizeof *node);
+    for (int n = 0; n < network->node_count; n++) {
+        node[n] = network->node[n];
+        CHECK_OK(ckpt_node_own(&node[n], &t->arena, &err), err);
+    }
     memcpy(value, network->value, (size_t)network->value_count * sizeof *value);
     ckpt_node *const loss = &node[network->loss_node];
     ckpt_node *const head = &node[value[loss->in_value[0]].node];
