@@ -25,13 +25,25 @@ static bool is_interrupted(void *context)
     return interrupted != 0;
 }
 
+static const int stopping[] = {SIGINT, SIGTERM};
+static struct sigaction usual[2];
+
 /* The first Ctrl-C stops planning, the second ends the program. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (int i = 0; i < 2; i++) {
+        sigaction(stopping[i], &action, &usual[i]);
+    }
+}
+
+/* While large files are read and written there is no plan to wait for, and a file is there whole or not at all. */
+static void leave_signals(void)
+{
+    for (int i = 0; i < 2; i++) {
+        sigaction(stopping[i], &usual[i], NULL);
+    }
 }
 
 static int list_strategies(void)
@@ -91,10 +103,15 @@ static ckpt_code write_files(ckpt_job *j, const ckpt_request *made_by, bool earl
     const ckpt_request *const r = j->request;
     ckpt_planning_stamp(&j->planning, plan);
     CKPT_TRY(ckpt_job_record(j, made_by, early, plan, err));
+    leave_signals();
     if (r->output != NULL) {
         CKPT_TRY(write_plan(r, plan, err));
     }
-    return r->trace != NULL && plan->verdict == CKPT_FITS ? write_trace(j, plan, err) : CKPT_OK;
+    if (r->trace != NULL && plan->verdict == CKPT_FITS) {
+        CKPT_TRY(write_trace(j, plan, err));
+    }
+    catch_signals(); /* another stage may be planned */
+    return CKPT_OK;
 }
 
 static ckpt_code nothing_found(ckpt_err *err)
@@ -359,11 +376,13 @@ static ckpt_code candidates(ckpt_job *j, ckpt_err *err)
     const ckpt_request *const r = j->request;
     CKPT_TRY(ckpt_job_options(j, err));
     if (r->question == CKPT_ASK_PACKING) {
+        catch_signals();
         return answer_packing(j, err);
     }
     if (r->question != CKPT_ASK_CHECK && !ckpt_options_staged(&r->asked)) {
         CKPT_TRY(ckpt_job_begin(j, err));
     }
+    catch_signals();
     switch (r->question) {
     case CKPT_ASK_CHECK: CKPT_TRY(ckpt_answer_check(j, err)); break;
     case CKPT_ASK_SWEEP: CKPT_TRY(answer_sweep(j, err)); break;
@@ -399,7 +418,6 @@ int main(int argc, char **argv)
     ckpt_err err = {0};
     ckpt_job j = {.cli = &cli, .request = &r, .out = &arena, .cancelled = is_interrupted, .usage = -1};
     ckpt_text_init(&j.text);
-    catch_signals();
     const ckpt_code code = candidates(&j, &err);
     ckpt_text_fini(&j.text);
     ckpt_arena_fini(&arena);

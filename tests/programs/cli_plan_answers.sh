@@ -159,6 +159,19 @@ got=$?
 grep -q 'interrupted: the best so far' err.txt || fail "interrupted, and nobody says so: $(cat err.txt)"
 grep -q '"verdict": "fits"' stopped.json || fail "interrupted, and no plan was written"
 
+# A signal while the graph is read ends the program: there is no plan to wait for.
+mkfifo slow.json
+sleep 9 >slow.json &
+writer=$!
+"$plan" --budget 70% -o early.json slow.json >out.txt 2>err.txt &
+job=$!
+sleep 1
+kill -TERM $job
+wait $job
+got=$?
+kill $writer
+[ $got -eq 143 ] && [ ! -e early.json ] || fail "terminated while it reads: exit $got: $(cat err.txt)"
+
 # Bad usage: one line, exit 2.
 expect 2 '--effort' --effort 4 six.json
 expect 2 '--effort' --effort much six.json
