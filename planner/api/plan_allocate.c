@@ -25,9 +25,8 @@ static ckpt_code pack_sequence(const ckpt_maker *m, const ckpt_sequence *sequenc
     return code;
 }
 
-/* Steps and allocations of a candidate; an arena of `enough` bytes will do. */
-static ckpt_code pack(const ckpt_maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, int effort,
-                      ckpt_plan *plan, ckpt_err *err)
+ckpt_code ckpt_maker_pack(const ckpt_maker *m, const ckpt_candidate *candidate, ckpt_bytes enough, int effort,
+                          ckpt_plan *plan, ckpt_err *err)
 {
     const ckpt_sequence *const sequence = &candidate->sequence;
     ckpt_sequence moved;
@@ -65,7 +64,7 @@ static ckpt_code try_candidate(const ckpt_maker *m, const ckpt_candidate *candid
 {
     const ckpt_mark mark = ckpt_arena_mark(m->out);
     ckpt_plan packed = {0};
-    CKPT_TRY(pack(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, m->options->effort, &packed, err));
+    CKPT_TRY(ckpt_maker_pack(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, m->options->effort, &packed, err));
     if (packed.arena_bytes <= m->limit) {
         *t->plan = packed;
         t->fits = t->better = true;
@@ -117,18 +116,15 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
 {
     ckpt_plan_options options = *m->options;
     ckpt_candidates known = *first;
-    /* where something fits already, this can only make it faster: less is paid for that */
-    options.effort -= options.effort > (t->fits ? CKPT_EFFORT_LOW : CKPT_EFFORT_NORMAL);
+    options.effort -= options.effort > CKPT_EFFORT_LOW; /* this can only make it faster: less is paid for that */
     ckpt_bytes above = m->limit; /* the lowest limit whose candidates did not fit */
     ckpt_bytes below = 0;        /* the highest one whose candidates did, or that had none */
-    ckpt_bytes lowest = 0;
-    CKPT_TRY(ckpt_maker_floor(m, &lowest, err));
     options.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
     for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
         const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;
         const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
-        if (limit < lowest) {
+        if (limit < m->options->floor_bytes) {
             break; /* no schedule gets there */
         }
         options.incumbent = known.candidate;
@@ -148,55 +144,8 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
     return CKPT_OK;
 }
 
-static ckpt_code find_packed(const ckpt_maker *m, const ckpt_sequence *sequence, ckpt_packed **found, ckpt_err *err)
-{
-    const size_t size = (size_t)sequence->count * sizeof *sequence->op;
-    for (ckpt_packed *p = m->packed->first; p != NULL; p = p->next) {
-        if (p->sequence.count == sequence->count && memcmp(p->sequence.op, sequence->op, size) == 0) {
-            *found = p;
-            return CKPT_OK;
-        }
-    }
-    ckpt_packed *const made = CKPT_NEW(&m->packed->arena, ckpt_packed, 1);
-    int *const op = CKPT_NEW(&m->packed->arena, int, sequence->count);
-    if (made == NULL || op == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "sequence of %d entries", sequence->count);
-    }
-    memcpy(op, sequence->op, size);
-    *made = (ckpt_packed){.next = m->packed->first, .sequence = {op, sequence->count}, .bytes = {-1, -1}};
-    m->packed->first = made;
-    *found = made;
-    return CKPT_OK;
-}
-
-ckpt_code ckpt_maker_pack_min_peak(const ckpt_maker *m, const ckpt_candidate *min_peak, ckpt_bytes enough,
-                                   ckpt_plan *plan, ckpt_bytes *bytes, ckpt_err *err)
-{
-    ckpt_packed *known = NULL;
-    CKPT_TRY(find_packed(m, &min_peak->sequence, &known, err));
-    for (int harder = 0; harder < 2; harder++) {
-        const ckpt_mark mark = ckpt_arena_mark(m->out);
-        ckpt_plan packed = {.arena_bytes = known->bytes[harder]};
-        if (plan != NULL || known->bytes[harder] < 0) {
-            CKPT_TRY(pack(m, min_peak, 0, m->options->effort + harder, &packed, err));
-            known->bytes[harder] = packed.arena_bytes;
-        }
-        const bool lower = harder == 0 || packed.arena_bytes < *bytes;
-        *bytes = lower ? packed.arena_bytes : *bytes;
-        if (plan == NULL) {
-            ckpt_arena_rewind(m->out, mark);
-        } else if (lower) {
-            *plan = packed;
-        }
-        if (*bytes <= min_peak->peak || *bytes <= enough || m->options->effort >= CKPT_EFFORT_MOST) {
-            break;
-        }
-    }
-    return CKPT_OK;
-}
-
-/* The fastest candidate that fits: of `first`, the candidates under the full limit, of those under lower limits, and
- * last the one of minimum peak. */
+/* The fastest candidate that fits: of `first`, the candidates under the full limit; or of those of lowest peak. What is
+ * slower than what was hoped for may be repaired. */
 static ckpt_code allocate(const ckpt_maker *m, const ckpt_candidates *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
 {
     tries t = {.plan = plan};
@@ -205,23 +154,20 @@ static ckpt_code allocate(const ckpt_maker *m, const ckpt_candidates *first, ckp
     if (t.lost >= 0) {
         CKPT_TRY(try_fallbacks(m, first, &t, err));
     }
-    const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
-    if ((!t.fits || slower) && t.lost >= 0 && m->strategy->budgeted && !m->trial) {
-        CKPT_TRY(repair(m, first, &t, err));
-    }
-    if (!t.fits && first->min_peak.sequence.op != NULL && first->min_peak.peak <= m->limit) {
-        ckpt_bytes bytes = 0;
-        CKPT_TRY(ckpt_maker_pack_min_peak(m, &first->min_peak, m->limit, m->trial ? NULL : plan, &bytes, err));
-        t.fits = bytes <= m->limit;
+    if (!t.fits) {
+        ckpt_candidates lowest = *first;
+        CKPT_TRY(ckpt_maker_lowest(m, &lowest, plan, err));
+        t.fits = plan->arena_bytes <= m->limit;
     }
     *fits = t.fits;
-    return CKPT_OK;
+    const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
+    return slower && t.lost >= 0 && m->strategy->budgeted ? repair(m, first, &t, err) : CKPT_OK;
 }
 
 ckpt_code ckpt_maker_attempt(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_plan *plan, bool *fits,
                              ckpt_err *err)
 {
     *fits = false;
-    CKPT_TRY(ckpt_maker_ask(m, m->options, m->limit, candidates, err));
+    CKPT_TRY(ckpt_maker_ask(m, m->options, m->options->only_min_peak ? 0 : m->limit, candidates, err));
     return allocate(m, candidates, plan, fits, err);
 }

@@ -2,6 +2,7 @@
 #include "core/base/clock.h"
 #include "planner/api/plan_make_impl.h"
 #include "planner/bound/bound.h"
+#include "planner/replay/replay.h"
 #include "planner/variants/variants.h"
 
 ckpt_code ckpt_maker_ask(const ckpt_maker *m, const ckpt_plan_options *options, ckpt_bytes limit,
@@ -25,7 +26,21 @@ static ckpt_code make(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_pla
 {
     bool fits = false;
     CKPT_TRY(ckpt_maker_attempt(m, candidates, plan, &fits, err));
-    return fits ? ckpt_maker_finish(m, candidates, plan, err) : ckpt_maker_refuse(m, &candidates->min_peak, plan, err);
+    const ckpt_plan lowest = *plan;
+    return fits ? ckpt_maker_finish(m, candidates, plan, err) : ckpt_maker_refuse(m, &lowest, plan, err);
+}
+
+/* Where not everything can be kept: below what no schedule exists. Then only a minimum is worth looking for. */
+static ckpt_code find_floor(const ckpt_maker *m, ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err)
+{
+    ckpt_bytes keep_all = 0;
+    ckpt_ns time = 0;
+    CKPT_TRY(ckpt_keep_all_measure(m->graph, scratch, &keep_all, &time, err));
+    if (keep_all > m->budget) {
+        CKPT_TRY(ckpt_maker_floor(m, &options->floor_bytes, err));
+        options->only_min_peak = m->limit < options->floor_bytes;
+    }
+    return CKPT_OK;
 }
 
 ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_plan_options *options, ckpt_arena *out,
@@ -33,14 +48,13 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
 {
     const ckpt_ns start = ckpt_clock_ns();
     const bool limited = options->budget_bytes > 0;
-    ckpt_packed_list packed = {.first = NULL};
+    ckpt_plan_options known = *options;
     const ckpt_maker m = {
         .graph = graph,
         .strategy = ckpt_strategy_find(name),
-        .options = options,
+        .options = &known,
         .budget = limited ? options->budget_bytes : CKPT_BYTES_MAX,
         .limit = limited ? options->budget_bytes - graph->static_bytes : CKPT_BYTES_MAX,
-        .packed = &packed,
         .out = out,
     };
     if (m.strategy == NULL) {
@@ -51,10 +65,8 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
     if (plan == NULL || candidates == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", name);
     }
-    ckpt_arena_init(&packed.arena);
-    const ckpt_code code = make(&m, candidates, plan, err);
-    ckpt_arena_fini(&packed.arena);
-    CKPT_TRY(code);
+    CKPT_TRY(find_floor(&m, &known, out, err));
+    CKPT_TRY(make(&m, candidates, plan, err));
     plan->solver_seconds = (double)(ckpt_clock_ns() - start) * 1e-9;
     *made = plan;
     return CKPT_OK;

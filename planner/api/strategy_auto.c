@@ -33,7 +33,7 @@ typedef struct job {
     int effort;
     ckpt_arena *out;
     ckpt_candidates *candidates;
-    bool infeasible; /* proved */
+    bool infeasible; /* proved, or nothing within the limit is wanted */
     bool variants;   /* there is a choice of variants, or of optional ops */
     bool batched;    /* several micro-batches, so many ops that only schedules of one are tried */
 } job;
@@ -46,6 +46,9 @@ static void sign(ckpt_candidates *candidates, const char *by)
         candidate->by = candidate->by != NULL ? candidate->by : by;
     }
     candidates->min_peak.by = candidates->min_peak.by != NULL ? candidates->min_peak.by : by;
+    for (int i = 0; i < candidates->low_count; i++) {
+        candidates->low[i].by = candidates->low[i].by != NULL ? candidates->low[i].by : by;
+    }
 }
 
 /* Else there is one sequence without copies: keep-all. */
@@ -161,6 +164,10 @@ static ckpt_code bound(job *j, ckpt_err *err)
 
 static ckpt_code search(job *j, ckpt_err *err)
 {
+    if (j->infeasible) {
+        return ckpt_search_min_peak(j->graph, j->limit, paid_for[j->effort].moves, j->options, j->out, j->candidates,
+                                    err);
+    }
     return ckpt_search_improve(j->graph, j->limit, paid_for[j->effort].moves, j->options, j->out, j->candidates, err);
 }
 
@@ -217,14 +224,15 @@ static ckpt_code joint(job *j, ckpt_err *err)
 static const struct {
     const char *name, *by; /* by: as plans name it */
     unsigned part;
+    bool lowers_peak; /* asked when only that is wanted */
     bool (*is_for)(const job *j);
     ckpt_code (*run)(job *j, ckpt_err *err);
-} parts[] = {{"bound", NULL, CKPT_PART_BOUND, is_any, bound},
-             {"search", "search", CKPT_PART_SEARCH, is_common, search},
-             {"neighbourhood", "ilp", CKPT_PART_NEIGHBOURHOOD, has_work, neighbourhood},
-             {"program", "ilp", CKPT_PART_PROGRAM, has_work, program},
-             {"exact", "exact search", CKPT_PART_EXACT, is_tiny, exact},
-             {"joint", "joint", CKPT_PART_JOINT, has_link, joint}};
+} parts[] = {{"bound", NULL, CKPT_PART_BOUND, false, is_any, bound},
+             {"search", "search", CKPT_PART_SEARCH, true, is_common, search},
+             {"neighbourhood", "ilp", CKPT_PART_NEIGHBOURHOOD, false, has_work, neighbourhood},
+             {"program", "ilp", CKPT_PART_PROGRAM, false, has_work, program},
+             {"exact", "exact search", CKPT_PART_EXACT, false, is_tiny, exact},
+             {"joint", "joint", CKPT_PART_JOINT, true, has_link, joint}};
 
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err)
@@ -234,13 +242,15 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
              .options = options,
              .effort = ckpt_effort(options),
              .out = out,
-             .candidates = candidates};
+             .candidates = candidates,
+             .infeasible = options->only_min_peak};
     j.variants = ckpt_graph_has_variants(graph);
     j.batched = graph->op_count > BATCHED_OPS && j.effort < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
     CKPT_TRY(construct(&j, err));
     const bool fixed = !may_recompute(&j) && !graph->has_link && !j.variants;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !fixed && !is_done(&j); i++) {
-        if ((options->without & parts[i].part) != 0 || !parts[i].is_for(&j)) {
+        if ((options->without & parts[i].part) != 0 || !parts[i].is_for(&j) ||
+            (options->only_min_peak && !parts[i].lowers_peak)) {
             continue;
         }
         ckpt_candidates_progress(candidates, parts[i].name, limit, options);

@@ -101,6 +101,9 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     }
     int64_t work = 0;
     CKPT_TRY(find_min_peak(graph, limit, options, out, candidates, &work, err));
+    if (options->only_min_peak) {
+        return CKPT_OK;
+    }
     const int width = find_width(ckpt_effort(options), work);
     for (size_t i = 0; i < sizeof judgements / sizeof *judgements; i++) {
         const ckpt_hierarchy_goal goal = {.limit = limit,

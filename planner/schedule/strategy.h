@@ -28,7 +28,7 @@ typedef struct ckpt_candidate {
     const char *by; /* the strategy that found it, where that is another than the one that was asked; else NULL */
 } ckpt_candidate;
 
-enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4 };
+enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4, CKPT_LOW_MAX = 8 };
 
 /* What a strategy knows to do. */
 typedef struct ckpt_candidates {
@@ -39,9 +39,12 @@ typedef struct ckpt_candidates {
     /* The fastest of each part that built from nothing, for when the allocations of all candidates so far take more. */
     ckpt_candidate fallback[CKPT_FALLBACKS_MAX];
     int fallback_count;
-    /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. At every
-     * limit below the peak of keep-all it is the same. */
+    /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. Where there
+     * is no other candidate, or with options->only_min_peak, it depends on the graph and the effort alone. */
     ckpt_candidate min_peak;
+    /* Others of low peak, as independent of the limit: their allocations may take less than those of min_peak. */
+    ckpt_candidate low[CKPT_LOW_MAX];
+    int low_count;
     bool has_bound;
     ckpt_ns bound_ns; /* nothing in `bound_scope` is faster within the limit */
     const char *bound_how, *bound_scope;

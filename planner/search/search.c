@@ -19,13 +19,15 @@ enum {
     MIN_PEAK_WORK = 200000,
     FAR_PARTS = 3, /* of what is paid for annealing from the best, for one turn */
     FAR_TURNS = 12,
+    LOW_PARTS = 1000, /* a schedule of low peak is kept when it is lower by this part of it */
 };
 
 /* Temperatures in units of the mean time of an op that may be recomputed. */
 static const double HOT = 2;
 static const double COLD = 0.02;
 static const double FIRST = 0.6; /* part of the work for annealing from keep-all; the rest is for that from the best */
-static const double MIN_PEAK_SHARE = 0.25; /* part for the lowest peak, when nothing is within the limit */
+static const double MIN_PEAK_SHARE = 0.4; /* part for the lowest peak, when nothing is within the limit */
+static const double LAST = 0.15;          /* at least this part is left for annealing from the best */
 static const double REHEAT = 0.1;          /* temperature of annealing from the best */
 static const double RESCUE = 0.5;          /* the same, when that is the schedule of minimum peak */
 /* How much the sum of what all stages are above the limit counts beside the peak. */
@@ -50,6 +52,9 @@ typedef struct improver {
     ckpt_bytes limit;
     memo best[LEVELS]; /* fastest within the limit, and within limits that are lower and lower */
     memo min_peak;     /* of minimum peak */
+    memo low[CKPT_LOW_MAX]; /* the last on the way there, a ring */
+    int low_count;          /* so many have been written into it */
+    ckpt_bytes low_peak;    /* of the last */
     ckpt_ns enough;    /* no schedule is faster */
     bool for_min_peak; /* only the peak counts */
     bool thorough;     /* remember every improvement, however small */
@@ -88,6 +93,17 @@ static ckpt_ns worth_noting(const improver *m, const memo *best)
     return pairs < 256 || m->thorough ? 0 : best->time / 1000000 * (pairs / 256);
 }
 
+/* The state is the lowest so far. The first ones of their peaks are kept: the faster that min_peak becomes at the same
+ * peak, the more is kept for long, and the worse its allocations are. */
+static void note_low(improver *m)
+{
+    const ckpt_bytes peak = m->w.search.most[1];
+    if (m->low_count == 0 || peak < m->low_peak - m->low_peak / LOW_PARTS) {
+        m->low_peak = peak;
+        (void)remember(m, &m->low[m->low_count++ % CKPT_LOW_MAX]);
+    }
+}
+
 static void note(improver *m)
 {
     const ckpt_search *const s = &m->w.search;
@@ -96,6 +112,7 @@ static void note(improver *m)
         if (!m->min_peak.is_set || peak < m->min_peak.peak ||
             (peak == m->min_peak.peak && s->time < m->min_peak.time)) {
             (void)remember(m, &m->min_peak);
+            note_low(m);
         }
         return;
     }
@@ -326,10 +343,10 @@ static void search_near(improver *m, double hot, int64_t work)
     }
 }
 
-/* What no schedule gets below: the most that one op needs at once. */
-static ckpt_bytes floor_of(const ckpt_search *s)
+/* What no schedule gets below: as far as that is known, or the most that one op needs at once. */
+static ckpt_bytes floor_of(const ckpt_search *s, ckpt_bytes known)
 {
-    ckpt_bytes most = 0;
+    ckpt_bytes most = known;
     for (int o = 0; o < s->count; o++) {
         ckpt_bytes bytes = s->own[o] - s->saved[o];
         for (int i = 0; i < s->graph->op[o].reads.count; i++) {
@@ -352,7 +369,7 @@ static void find_min_peak(improver *m, int64_t work)
     const int64_t parts = work / MIN_PEAK_WORK < 6                ? 6
                           : work / MIN_PEAK_WORK < MIN_PEAK_PARTS ? work / MIN_PEAK_WORK
                                                                   : MIN_PEAK_PARTS;
-    const ckpt_bytes floor = floor_of(s);
+    const ckpt_bytes floor = floor_of(s, m->options->floor_bytes);
     const int64_t end = s->work + work;
     const double peak = (double)m->min_peak.peak + 1;
     const double price = 20 * (double)(s->time + 1) / peak; /* all of the peak for 20 times the step */
@@ -382,6 +399,23 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The last on the way to the minimum peak, from the lowest. */
+static ckpt_code offer_low(improver *m, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+{
+    const ckpt_bytes limit = m->limit;
+    m->limit = CKPT_BYTES_MAX;
+    candidates->low_count = 0;
+    for (int i = 0; i < CKPT_LOW_MAX && i < m->low_count; i++) {
+        ckpt_candidates low = {.count = 0};
+        CKPT_TRY(offer(m, &m->low[(m->low_count - 1 - i) % CKPT_LOW_MAX], false, out, &low, err));
+        if (low.count > 0) {
+            candidates->low[candidates->low_count++] = low.candidate[0];
+        }
+    }
+    m->limit = limit;
+    return CKPT_OK;
+}
+
 /* Starts from candidates->min_peak when there is one, and never from what was found within the limit: the minimum peak
  * is the same at every limit. */
 static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates,
@@ -396,9 +430,10 @@ static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ck
         note(m);
     }
     go_to(m, &m->min_peak);
-    find_min_peak(m, work);
+    find_min_peak(m, (int64_t)((double)work * MIN_PEAK_SHARE));
     m->for_min_peak = false;
-    return offer(m, &m->min_peak, true, out, candidates, err);
+    CKPT_TRY(offer(m, &m->min_peak, true, out, candidates, err));
+    return offer_low(m, out, candidates, err);
 }
 
 static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
@@ -416,14 +451,15 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
     }
     double hot = REHEAT;
     if (!m->best[0].is_set) {
-        CKPT_TRY(improve_min_peak(m, (int64_t)((double)work * MIN_PEAK_SHARE), out, candidates, err));
+        CKPT_TRY(improve_min_peak(m, work, out, candidates, err));
         if (m->min_peak.peak <= m->limit) {
             hot = RESCUE;
             go_to(m, &m->min_peak);
             note(m);
         }
     }
-    search_near(m, hot, end - m->w.search.work);
+    const int64_t last = (int64_t)((double)work * LAST);
+    search_near(m, hot, end - m->w.search.work > last ? end - m->w.search.work : last);
     for (int i = 0; i < LEVELS; i++) {
         CKPT_TRY(offer(m, &m->best[i], false, out, candidates, err));
     }

@@ -8,11 +8,8 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     /* About 0.002, 0.4, 4 and 30 s for 400 ops. */
     static const int64_t moves[] = {10000, 2000000, 20000000, 150000000};
     const int effort = ckpt_effort(options);
-    CKPT_TRY(ckpt_search_min_peak(graph, limit, moves[effort] / 4, options, out, candidates, err));
-    const ckpt_candidate min_peak = candidates->min_peak;
-    CKPT_TRY(ckpt_search_improve(graph, limit, moves[effort], options, out, candidates, err));
-    candidates->min_peak = min_peak; /* the same at every limit */
-    return CKPT_OK;
+    return (options->only_min_peak ? ckpt_search_min_peak : ckpt_search_improve)(graph, limit, moves[effort], options,
+                                                                                 out, candidates, err);
 }
 
 const ckpt_strategy ckpt_strategy_search = {

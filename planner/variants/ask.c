@@ -126,7 +126,8 @@ ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *gra
     ckpt_bytes peak = 0;
     ckpt_ns time = 0;
     CKPT_TRY(ckpt_keep_all_measure(graph, out, &peak, &time, err));
-    const ckpt_bytes most = limit < peak ? limit : peak;
+    const ckpt_bytes floor = options->only_min_peak ? options->floor_bytes : 0; /* the same at every limit */
+    const ckpt_bytes most = floor > 0 ? floor : limit < peak ? limit : peak;
     asker a = {strategy, graph, limit, options, out, candidates, {NULL}, 0};
     for (int i = 0; i < PRICES + OF_INCUMBENTS && !(i > 0 && ckpt_plan_stopped(options)); i++) {
         if (i >= PRICES && i - PRICES >= options->incumbent_count) {
