@@ -27,8 +27,8 @@ static ckpt_code try_low(low_tries *l, const ckpt_candidate *candidate, int effo
 {
     const ckpt_bytes limit = l->m->limit;
     const bool fits = l->candidate != NULL && l->plan->arena_bytes <= limit;
-    const bool useless = fits ? candidate->time >= l->plan->time_ns
-                              : l->candidate != NULL && candidate->peak >= l->plan->arena_bytes;
+    const bool useless =
+        fits ? candidate->time >= l->plan->time_ns : l->candidate != NULL && candidate->peak >= l->plan->arena_bytes;
     if (useless || (l->candidate != NULL && ckpt_plan_stopped(l->m->options))) {
         return CKPT_OK;
     }

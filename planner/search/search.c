@@ -28,8 +28,8 @@ static const double COLD = 0.02;
 static const double FIRST = 0.6; /* part of the work for annealing from keep-all; the rest is for that from the best */
 static const double MIN_PEAK_SHARE = 0.4; /* part for the lowest peak, when nothing is within the limit */
 static const double LAST = 0.15;          /* at least this part is left for annealing from the best */
-static const double REHEAT = 0.1;          /* temperature of annealing from the best */
-static const double RESCUE = 0.5;          /* the same, when that is the schedule of minimum peak */
+static const double REHEAT = 0.1;         /* temperature of annealing from the best */
+static const double RESCUE = 0.5;         /* the same, when that is the schedule of minimum peak */
 /* How much the sum of what all stages are above the limit counts beside the peak. */
 static const double WIDE = 1;
 static const double NARROW = 0.1;
@@ -50,15 +50,15 @@ typedef struct improver {
     const ckpt_plan_options *options;
     ckpt_arena scratch;
     ckpt_bytes limit;
-    memo best[LEVELS]; /* fastest within the limit, and within limits that are lower and lower */
-    memo min_peak;     /* of minimum peak */
+    memo best[LEVELS];      /* fastest within the limit, and within limits that are lower and lower */
+    memo min_peak;          /* of minimum peak */
     memo low[CKPT_LOW_MAX]; /* the last on the way there, a ring */
     int low_count;          /* so many have been written into it */
     ckpt_bytes low_peak;    /* of the last */
-    ckpt_ns enough;    /* no schedule is faster */
-    bool for_min_peak; /* only the peak counts */
-    bool thorough;     /* remember every improvement, however small */
-    double price;      /* ns per byte above the limit, at the end of the last annealing where it changed */
+    ckpt_ns enough;         /* no schedule is faster */
+    bool for_min_peak;      /* only the peak counts */
+    bool thorough;          /* remember every improvement, however small */
+    double price;           /* ns per byte above the limit, at the end of the last annealing where it changed */
     bool stopped;
 } improver;
 
@@ -423,6 +423,8 @@ static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ck
 {
     m->for_min_peak = true;
     m->w.dice = SEED;
+    m->w.live_count = m->w.live_age = 0; /* nothing is left of what was looked at under the limit */
+    m->w.live_at = 0;
     ckpt_search_assign(&m->w.search, NULL, 0);
     note(m);
     if (candidates->min_peak.sequence.op != NULL) {

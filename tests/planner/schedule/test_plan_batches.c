@@ -245,7 +245,7 @@ static void places_of_what_cannot_fit_are_worked_out_once(void **state)
         options.placing_work = &all;
         CHECK_OK(ckpt_plan_make(graph, "flags", &options, &arena, &plan, &err), err);
         CHECK(plan->verdict == CKPT_INFEASIBLE && once > 10000000, "seed %d: places are found at once", (int)seeds[i]);
-        CHECK(all >= once && all < 2 * once, "seed %d: %lld comparisons, once takes %lld", (int)seeds[i],
+        CHECK(all > 10000000 && all < 2 * once, "seed %d: %lld comparisons, once takes %lld", (int)seeds[i],
               (long long)all, (long long)once);
     }
 }
