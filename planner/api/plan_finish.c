@@ -31,9 +31,7 @@ static ckpt_code fill_bound(const ckpt_maker *m, ckpt_candidates *candidates, ck
         const ckpt_ns first = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
         const ckpt_ns upper = first < plan->time_ns ? first : plan->time_ns;
         ckpt_bound found;
-        const ckpt_graph *relaxed = NULL;
-        CKPT_TRY(ckpt_variants_relax(m->graph, m->limit, m->options, m->out, &relaxed, err));
-        CKPT_TRY_WHILE(err, ckpt_bound_find(relaxed, m->limit, upper, m->options, m->out, &found, err),
+        CKPT_TRY_WHILE(err, ckpt_bound_find(m->graph, m->limit, upper, m->options, m->out, &found, err),
                        "bounding the time from below");
         ckpt_candidates_bound(candidates, found.time_ns, found.how, found.scope);
     }

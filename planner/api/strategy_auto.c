@@ -153,10 +153,8 @@ static ckpt_code construct(job *j, ckpt_err *err)
 static ckpt_code bound(job *j, ckpt_err *err)
 {
     ckpt_bound found;
-    const ckpt_graph *relaxed = NULL;
-    CKPT_TRY(ckpt_variants_relax(j->graph, j->limit, j->options, j->out, &relaxed, err));
     const ckpt_ns upper = j->candidates->count > 0 ? j->candidates->candidate[0].time : INT64_MAX;
-    CKPT_TRY(ckpt_bound_find(relaxed, j->limit, upper, j->options, j->out, &found, err));
+    CKPT_TRY(ckpt_bound_find(j->graph, j->limit, upper, j->options, j->out, &found, err));
     ckpt_candidates_bound(j->candidates, found.time_ns, found.how, found.scope);
     j->infeasible = found.infeasible;
     return CKPT_OK;

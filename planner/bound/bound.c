@@ -3,6 +3,7 @@
 #include "planner/bound/bound.h"
 
 #include "planner/bound/bound_impl.h"
+#include "planner/variants/variants.h"
 
 /* Sums in the bounds stay below these, or only the plainest bound is given. */
 #define SUM_MAX ((int64_t)1 << 58)
@@ -25,7 +26,7 @@ enum { WEIGHTS = sizeof weight_of / sizeof *weight_of, WEIGHTS_NORMAL = 9 };
 
 /* What is being looked for, and what has been found. */
 typedef struct finder {
-    const ckpt_graph *graph;
+    const ckpt_graph *graph; /* of no choice: planner/variants */
     const ckpt_plan_options *options;
     ckpt_bytes limit;
     ckpt_ns first_runs, upper;
@@ -113,11 +114,11 @@ static ckpt_code try_partitions(finder *f, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code try_flow(finder *f, ckpt_err *err)
+static ckpt_code try_flow(finder *f, const ckpt_graph *whole, ckpt_err *err)
 {
     ckpt_ns time = 0;
-    if (!f->graph->has_link) {
-        CKPT_TRY(ckpt_flow_bound(f->graph, f->limit, f->options, &time, err));
+    if (!whole->has_link) {
+        CKPT_TRY(ckpt_flow_bound(whole, f->limit, f->options, &time, err));
     }
     if (time > 0) {
         f->bound->time_ns = f->first_runs + time;
@@ -130,19 +131,21 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
                           ckpt_arena *out, ckpt_bound *bound, ckpt_err *err)
 {
     *bound = (ckpt_bound){.how = "every op runs at least once", .scope = "all"};
+    const ckpt_graph *relaxed = NULL;
+    CKPT_TRY(ckpt_variants_relax(graph, limit, options, out, &relaxed, err));
     ckpt_bytes peak = 0;
-    CKPT_TRY(ckpt_uses_peak(graph, out, &peak, err));
-    finder f = {.graph = graph, .options = options, .limit = limit, .upper = upper, .bound = bound};
+    CKPT_TRY(ckpt_uses_peak(relaxed, out, &peak, err));
+    finder f = {.graph = relaxed, .options = options, .limit = limit, .upper = upper, .bound = bound};
     f.effort = ckpt_effort(options);
     f.work = work_of[f.effort];
-    const bool fits = sums_fit(graph, &f.first_runs);
+    const bool fits = sums_fit(relaxed, &f.first_runs);
     bound->time_ns = f.first_runs;
-    f.forward_end = forward_section(graph, &f.section_runs);
+    f.forward_end = forward_section(relaxed, &f.section_runs);
     if (peak > limit) {
         bound->infeasible = true;
         bound->how = "what one op holds";
     } else if (fits && limit < SUM_MAX) {
-        CKPT_TRY(try_flow(&f, err));
+        CKPT_TRY(try_flow(&f, graph, err));
         if (f.forward_end > 0) {
             CKPT_TRY(try_partitions(&f, err));
         }

@@ -12,7 +12,7 @@ typedef struct ckpt_bound {
     const char *scope; /* "all", or a class of docs/reference/formats.md */
 } ckpt_bound;
 
-/* The best bound that `options->effort` pays for. `upper` is the time of a schedule that is known (INT64_MAX: none): a
+/* The best bound that `options->effort` pays for, over all variants that the options allow. `upper` is the time of a schedule that is known (INT64_MAX: none): a
  * bound that reaches it is enough, and `how` is then "exact". Rounded so that the 64-bit integer is safe.
  * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upper,

@@ -9,37 +9,47 @@
 #include <string.h>
 
 #include "planner/bound/bound_impl.h"
+#include "planner/variants/variants.h"
 
 enum {
-    MOMENTS_MAX = 8,
+    MOMENTS_MAX = 64,
     LAMBDA_MAX = 1 << 18,
     GUESS = 1 << 11, /* where the search for the first multiplier begins */
-    SHIFT_MAX = 40,
+    SHIFT_MAX = 36,
     SCALE_MAX = 12,
 };
 
 /* What flows is at most this, so that sums of a few stay within 63 bits. */
-#define FLOW_MAX ((int64_t)1 << 57)
+#define FLOW_MAX ((int64_t)1 << 55)
 #define WORK     ((int64_t)1 << 24) /* at the lowest effort */
 
 typedef struct flow {
-    ckpt_uses uses;
-    ckpt_bytes *capacity; /* per op: what is left at its first run beside what it needs and what is fixed */
+    const ckpt_graph *graph;
+    int *last;               /* per buffer: the last op whose first run uses it in whatever way; op_count: an output */
+    const ckpt_graph_op *op; /* as they are recomputed: the least time of all ways, the reads that all have in common */
+    const bool *possible;    /* per op and variant; NULL: there are no variants */
+    int *last_wish;          /* per buffer: the last op whose own way uses it */
+    ckpt_bytes *left;        /* per op: what is left at its first run beside what is fixed */
+    ckpt_bytes *need;        /* per op and variant: reads, writes and workspace beside that */
+    ckpt_bytes *capacity;    /* per op: left, less the need of its fastest way */
     int moment[MOMENTS_MAX], moments;
-    int64_t lambda[MOMENTS_MAX]; /* multipliers, in 2^-(scale + shift) ns per byte */
+    int64_t lambda[MOMENTS_MAX], sum[MOMENTS_MAX + 1]; /* multipliers, in 2^-(scale + shift) ns per byte; sums before */
     int scale, shift;
     /* per buffer */
     unsigned char *until; /* moments at or before its last first use */
     unsigned char *asked; /* an op that is recomputed reads it behind that */
-    int64_t *read;        /* the part of `lambda` that it does not pay, as the moment's op reads it; else 0 */
+    int64_t *read;        /* the part of `lambda` that it does not pay up to `until`, as the moment's op reads it */
+    int64_t *maybe;       /* the part behind that, as some way of the moment's op reads it */
     int64_t *d;
+    int64_t *paid, *given; /* by all choices; by the choice at hand */
     /* per op */
-    int64_t *c, *room, *in; /* room: what it may take in */
+    int64_t *c, *room, *in; /* room: what it may take in; behind the flow: what it may still take in */
+    int64_t *first;         /* an optional op: what choices may still pay for its first run */
     ckpt_bytes *change;
     bool *again;                                       /* recomputed in the cut at hand */
     ckpt_bytes held[MOMENTS_MAX], excess[MOMENTS_MAX]; /* what the cut holds at a moment, beyond the capacity */
-    int64_t best;
-    int64_t work; /* left for more than one moment */
+    int64_t value, best;                               /* of these multipliers, of all so far */
+    int64_t work;                                      /* left for more than one moment */
     ckpt_poll poll;
 } flow;
 
@@ -61,23 +71,29 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* u is read by an op whose next moment is k. */
+/* u is read by an op whose next moment is k: then it has no certain use behind that moment. */
 static bool passes(const flow *f, int u, int k)
 {
-    const ckpt_graph *const g = f->uses.graph;
-    return f->until[u] <= k && g->op[g->writer[u]].recompute;
+    return f->until[u] == k && f->op[f->graph->writer[u]].recompute;
+}
+
+/* What it costs to hold v at its next moment. */
+static int64_t price_next(const flow *f, int v)
+{
+    const int64_t number = f->until[v] < f->moments ? f->lambda[f->until[v]] - f->maybe[v] : 0;
+    return number > 0 ? price(f, f->graph->buffer[v].bytes, number) : 0;
 }
 
 /* c, d and room, from the first op on. */
 static void prepare(flow *f)
 {
-    const ckpt_graph *const g = f->uses.graph;
-    int64_t sum[MOMENTS_MAX + 1] = {0};
+    const ckpt_graph *const g = f->graph;
+    int64_t *const sum = f->sum;
     for (int i = 0; i < f->moments; i++) {
         sum[i + 1] = sum[i] + f->lambda[i];
     }
     for (int o = 0, k = 0; o < f->moment[f->moments - 1]; o++) {
-        const ckpt_graph_op *const op = &g->op[o];
+        const ckpt_graph_op *const op = &f->op[o];
         k += o >= f->moment[k];
         f->c[o] = f->room[o] = f->in[o] = 0;
         if (!op->recompute) {
@@ -86,7 +102,7 @@ static void prepare(flow *f)
         for (int i = 0; i < op->writes.count; i++) {
             const int v = op->writes.at[i], until = f->until[v];
             f->c[o] = least(f->c[o] + price(f, g->buffer[v].bytes, sum[until] - sum[k] - f->read[v]), FLOW_MAX);
-            f->d[v] = until < f->moments ? price(f, g->buffer[v].bytes, f->lambda[until]) : 0;
+            f->d[v] = price_next(f, v);
             f->asked[v] = false;
         }
         const int64_t time = op->time_ns << f->scale;
@@ -102,8 +118,8 @@ static void prepare(flow *f)
 /* What o cannot take goes on to the writers of what it reads. */
 static void push(flow *f, int o, int k, int64_t rest)
 {
-    const ckpt_graph *const g = f->uses.graph;
-    const ckpt_list *const reads = &g->op[o].reads;
+    const ckpt_graph *const g = f->graph;
+    const ckpt_list *const reads = &f->op[o].reads;
     for (int i = 0; i < reads->count; i++) {
         const int u = reads->at[i], w = g->writer[u];
         if (passes(f, u, k)) {
@@ -118,52 +134,207 @@ static void push(flow *f, int o, int k, int64_t rest)
 
 static void count_held(flow *f, int o, int k)
 {
-    const ckpt_graph *const g = f->uses.graph;
-    for (int i = 0; i < g->op[o].writes.count; i++) {
-        const int v = g->op[o].writes.at[i], until = f->until[v] + f->asked[v];
+    const ckpt_graph *const g = f->graph;
+    for (int i = 0; i < f->op[o].writes.count; i++) {
+        const int v = f->op[o].writes.at[i], until = f->until[v] + f->asked[v];
         for (int m = k; m < until; m++) {
             f->held[m] += g->buffer[v].bytes;
         }
     }
 }
 
-/* What the ops of the moments read is in memory then for nothing. */
+static bool is_listed(const ckpt_list *list, int v)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the ops of the moments read, in any way, is in memory then for nothing. */
 static void mark_reads(flow *f)
 {
-    const ckpt_graph *const g = f->uses.graph;
+    const ckpt_graph *const g = f->graph;
     for (int i = 0; i < f->moments; i++) {
-        const ckpt_list *const reads = &g->op[f->moment[i]].reads;
-        for (int r = 0; r < reads->count; r++) {
-            f->read[reads->at[r]] += f->lambda[i];
+        const int ways = ckpt_way_count(g, f->moment[i]);
+        for (int k = 0; k < ways; k++) {
+            const ckpt_list *const reads = &g->op[ckpt_way_run(g, f->moment[i], k)].reads;
+            for (int r = 0; r < reads->count; r++) {
+                const int v = reads->at[r];
+                bool had = false;
+                for (int j = 0; j < k && !had; j++) {
+                    had = is_listed(&g->op[ckpt_way_run(g, f->moment[i], j)].reads, v);
+                }
+                *(f->until[v] > i ? &f->read[v] : &f->maybe[v]) += had ? 0 : f->lambda[i];
+            }
         }
     }
 }
 
 static void unmark_reads(flow *f)
 {
-    const ckpt_graph *const g = f->uses.graph;
+    const ckpt_graph *const g = f->graph;
     for (int i = 0; i < f->moments; i++) {
-        const ckpt_list *const reads = &g->op[f->moment[i]].reads;
-        f->excess[i] = -f->capacity[f->moment[i]];
-        for (int r = 0; r < reads->count; r++) {
-            const int w = g->writer[reads->at[r]];
-            f->read[reads->at[r]] = 0;
-            f->excess[i] -= g->op[w].recompute && !f->again[w] ? g->buffer[reads->at[r]].bytes : 0;
+        const ckpt_list *const certain = &f->op[f->moment[i]].reads;
+        for (int r = 0; r < certain->count; r++) {
+            const int w = g->writer[certain->at[r]];
+            f->held[i] -= f->op[w].recompute && !f->again[w] ? g->buffer[certain->at[r]].bytes : 0;
+        }
+        for (int k = 0; k < ckpt_way_count(g, f->moment[i]); k++) {
+            const ckpt_list *const reads = &g->op[ckpt_way_run(g, f->moment[i], k)].reads;
+            for (int r = 0; r < reads->count; r++) {
+                f->read[reads->at[r]] = f->maybe[reads->at[r]] = 0;
+            }
         }
     }
+}
+
+static bool is_possible(const flow *f, int run)
+{
+    return f->possible == NULL || f->possible[run];
+}
+
+/* Time of a run, and what its need costs if its op is at moment i; i < 0: at none. */
+static int64_t way_cost(const flow *f, int run, int i)
+{
+    const int64_t time = f->graph->op[run].time_ns << f->scale;
+    return i < 0 ? time : time + price(f, f->need[run], f->lambda[i]);
+}
+
+/* The least cost of the ways of an op. */
+static int64_t least_way(const flow *f, int o, int i, int *run)
+{
+    int64_t cost = INT64_MAX;
+    for (int k = 0; k < ckpt_way_count(f->graph, o); k++) {
+        const int way = ckpt_way_run(f->graph, o, k);
+        if (is_possible(f, way) && way_cost(f, way, i) < cost) {
+            cost = way_cost(f, way, i);
+            *run = way;
+        }
+    }
+    return cost;
+}
+
+/* What may still be paid so that v is there at the first run behind `level` moments. */
+static int64_t may_pay(const flow *f, int v, int level)
+{
+    const int w = f->graph->writer[v];
+    const int until = f->until[v];
+    const int64_t number = until < level ? f->sum[level] - f->sum[until] - f->maybe[v] : 0;
+    if (number <= 0) {
+        return 0;
+    }
+    const int64_t passed = f->op[w].recompute ? price_next(f, v) - f->d[v] : 0;
+    const int64_t hold = price(f, f->graph->buffer[v].bytes, number) - f->paid[v] - passed;
+    return hold <= 0 ? 0 : f->op[w].recompute ? least(hold, f->room[w]) : hold;
+}
+
+/* What a way of op o adds to its cost, at most, when it pays all it may for what it reads. */
+static int64_t way_support(const flow *f, int run, int level)
+{
+    const ckpt_list *const reads = &f->graph->op[run].reads;
+    int64_t sum = 0;
+    for (int r = 0; r < reads->count; r++) {
+        const int v = reads->at[r];
+        sum = least(sum + may_pay(f, v, level) + f->first[f->graph->writer[v]], FLOW_MAX);
+    }
+    return sum;
+}
+
+/* Pay `rest` for what a way reads; what another way of the same choice has paid counts. What is left of `rest`. */
+static int64_t pay(flow *f, int run, int level, int64_t rest)
+{
+    const ckpt_graph *const g = f->graph;
+    const ckpt_list *const reads = &g->op[run].reads;
+    for (int r = 0; r < reads->count && rest > 0; r++) {
+        const int v = reads->at[r];
+        const int w = g->writer[v];
+        rest -= least(rest, f->given[v]);
+        const int64_t held = least(rest, may_pay(f, v, level));
+        f->paid[v] += held;
+        f->room[w] -= f->op[w].recompute ? held : 0;
+        const int64_t first = least(rest - held, f->first[w]);
+        f->first[w] -= first;
+        f->given[v] += held + first;
+        rest -= held + first;
+    }
+    return rest;
+}
+
+static void hold_for_choice(flow *f, int run, int level)
+{
+    const ckpt_graph *const g = f->graph;
+    const ckpt_list *const reads = &g->op[run].reads;
+    for (int r = 0; r < reads->count; r++) {
+        const int v = reads->at[r];
+        const bool again = f->op[g->writer[v]].recompute && f->room[g->writer[v]] <= 0;
+        for (int i = f->until[v]; i < level && !again && f->asked[v] < 2; i++) {
+            f->held[i] += g->buffer[v].bytes;
+        }
+        f->asked[v] = 2;
+    }
+}
+
+/* The choice between the ways of op o costs what each of them costs at least: a price that every way supports. */
+static int64_t choose(flow *f, int o, int level)
+{
+    const ckpt_graph *const g = f->graph;
+    const int i = level < f->moments && f->moment[level] == o ? level : -1;
+    int at = o;
+    const int64_t base = least_way(f, o, i, &at);
+    int64_t raised = INT64_MAX;
+    const int ways = ckpt_way_count(g, o);
+    for (int k = 0; k < ways; k++) {
+        const int run = ckpt_way_run(g, o, k);
+        const int64_t cost = is_possible(f, run) ? way_cost(f, run, i) - base + way_support(f, run, level) : INT64_MAX;
+        at = cost < raised ? run : at;
+        raised = least(raised, cost);
+    }
+    int64_t sure = raised;
+    for (int k = 0; k < ways && raised > 0; k++) {
+        const int run = ckpt_way_run(g, o, k);
+        const int64_t own = is_possible(f, run) ? way_cost(f, run, i) - base : INT64_MAX;
+        sure = own < raised ? least(sure, raised - pay(f, run, level, raised - own)) : sure;
+    }
+    for (int k = 0; k < ways; k++) {
+        const ckpt_list *const reads = &g->op[ckpt_way_run(g, o, k)].reads;
+        for (int r = 0; r < reads->count; r++) {
+            f->given[reads->at[r]] = 0;
+        }
+    }
+    hold_for_choice(f, at, level);
+    return sure;
+}
+
+static int64_t choose_all(flow *f)
+{
+    const ckpt_graph *const g = f->graph;
+    int64_t value = 0;
+    memset(f->paid, 0, (size_t)g->buffer_count * sizeof *f->paid);
+    for (int o = 0; o < g->op_count; o++) {
+        f->first[o] = g->op[o].optional ? f->op[o].time_ns << f->scale : 0;
+    }
+    for (int o = f->moment[0], level = 0; o < g->op_count; o++) {
+        level += level < f->moments && f->moment[level] < o;
+        if (g->op[o].variant_count > 0 && !g->op[o].optional) {
+            value = least(value + choose(f, o, level), FLOW_MAX);
+        }
+    }
+    return value;
 }
 
 /* A flow, from the last op on, each op's surplus pushed where there is room; what reaches the sink, less what the
  * capacities cost, is a bound on the time. */
 static void evaluate(flow *f)
 {
-    const ckpt_graph *const g = f->uses.graph;
     int64_t value = 0;
     memset(f->held, 0, sizeof f->held);
     mark_reads(f);
     prepare(f);
     for (int o = f->moment[f->moments - 1] - 1, k = f->moments - 1; o >= 0; o--) {
-        const ckpt_graph_op *const op = &g->op[o];
+        const ckpt_graph_op *const op = &f->op[o];
         k -= k > 0 && o < f->moment[k - 1];
         if (!op->recompute) {
             continue;
@@ -176,41 +347,49 @@ static void evaluate(flow *f)
         } else {
             count_held(f, o, k);
         }
+        f->room[o] = comes < time ? time - comes : 0;
     }
+    value += f->possible != NULL ? choose_all(f) : 0;
     unmark_reads(f);
     for (int i = 0; i < f->moments; i++) {
-        f->excess[i] += f->held[i];
-        value -= price(f, f->capacity[f->moment[i]], f->lambda[i]) + 1;
+        const int m = f->moment[i];
+        int run = m;
+        value += least_way(f, m, i, &run) - (f->op[m].time_ns << f->scale);
+        value -= price(f, f->left[m], f->lambda[i]) + 1;
+        f->excess[i] = f->held[i] + f->need[run] - f->left[m];
     }
+    f->value = value;
     f->best = value > f->best ? value : f->best;
-    const int64_t work = 8 * (int64_t)f->moment[f->moments - 1];
+    const int64_t work =
+        f->possible == NULL ? 8 * (int64_t)f->moment[f->moments - 1] : 32 * (int64_t)f->graph->op_count;
     f->work = ckpt_poll_stopped(&f->poll, work) ? 0 : f->work - work;
 }
 
-/* The multiplier at which the cut holds no more at moment i than there is room for, others as they are: there the
- * bound, which is concave but for how well the flow is chosen, is highest. */
-static void climb(flow *f, int i)
+/* The multiplier of the only moment at which the cut holds no more than there is room for: there the bound, which is
+ * concave but for how well the flow is chosen, is highest. */
+static void climb(flow *f)
 {
     int64_t low = 0, high = LAMBDA_MAX;
-    while (high - low > 1 && high - low > low >> 9 && !f->poll.stopped && (f->moments == 1 || f->work > 0)) {
-        f->lambda[i] = low + (high - low) / 2;
+    while (high - low > 1 && high - low > low >> 9 && !f->poll.stopped) {
+        f->lambda[0] = low + (high - low) / 2;
         evaluate(f);
-        *(f->excess[i] > 0 ? &low : &high) = f->lambda[i];
+        *(f->excess[0] > 0 ? &low : &high) = f->lambda[0];
     }
-    f->lambda[i] = high;
+    f->lambda[0] = high;
 }
 
 /* The op at whose first run the cut at hand (at first: everything held) needs most beyond what there is; -1: none. */
 static int find_moment(flow *f)
 {
-    const ckpt_graph *const g = f->uses.graph;
+    const ckpt_graph *const g = f->graph;
     memset(f->change, 0, ((size_t)g->op_count + 2) * sizeof *f->change);
     for (int v = 0; v < g->buffer_count; v++) {
         const int w = g->writer[v];
-        if (g->op[w].recompute && !f->again[w]) {
-            const int asked = f->asked[v] ? f->moment[f->until[v]] : 0;
+        if (f->op[w].recompute && !f->again[w]) {
+            const int asked = f->asked[v] == 1 ? f->moment[f->until[v]] : 0;
+            const int wish = f->moments == 0 || f->asked[v] == 2 ? f->last_wish[v] : f->last[v];
             f->change[w + 1] += g->buffer[v].bytes;
-            f->change[(asked > f->uses.last[v] ? asked : f->uses.last[v]) + 1] -= g->buffer[v].bytes;
+            f->change[(asked > wish ? asked : wish) + 1] -= g->buffer[v].bytes;
         }
     }
     ckpt_bytes bytes = 0, most = 0;
@@ -218,11 +397,11 @@ static int find_moment(flow *f)
     for (int o = 0; o < g->op_count; o++) {
         bytes += f->change[o];
         ckpt_bytes more = bytes - f->capacity[o];
-        for (int i = 0; i < g->op[o].reads.count && more > most; i++) {
-            const int u = g->op[o].reads.at[i], w = g->writer[u];
-            more -= g->op[w].recompute && !f->again[w] ? g->buffer[u].bytes : 0;
+        for (int i = 0; i < f->op[o].reads.count && more > most; i++) {
+            const int u = f->op[o].reads.at[i], w = g->writer[u];
+            more -= f->op[w].recompute && !f->again[w] ? g->buffer[u].bytes : 0;
         }
-        if (more > most) {
+        if (more > most && !g->op[o].optional) {
             most = more;
             found = o;
         }
@@ -245,9 +424,9 @@ static bool add_moment(flow *f, int o)
     }
     f->moment[at] = o;
     f->lambda[at] = 0;
-    const ckpt_graph *const g = f->uses.graph;
+    const ckpt_graph *const g = f->graph;
     for (int v = 0; v < g->buffer_count; v++) {
-        f->until[v] = (unsigned char)(f->until[v] + (f->uses.last[v] >= o));
+        f->until[v] = (unsigned char)(f->until[v] + (f->last[v] >= o));
         f->asked[v] = false;
     }
     return true;
@@ -256,13 +435,13 @@ static bool add_moment(flow *f, int o)
 /* The first multiplier: its size is not known yet. */
 static void climb_first(flow *f)
 {
-    const ckpt_graph *const g = f->uses.graph;
+    const ckpt_graph *const g = f->graph;
     double time = 1, bytes = 1;
     for (int o = 0; o < f->moment[0]; o++) {
-        time += g->op[o].recompute ? (double)(g->op[o].time_ns << f->scale) : 0;
+        time += f->op[o].recompute ? (double)(f->op[o].time_ns << f->scale) : 0;
     }
     for (int v = 0; v < g->buffer_count; v++) {
-        bytes += f->until[v] > 0 && g->op[g->writer[v]].recompute ? (double)g->buffer[v].bytes : 0;
+        bytes += f->until[v] > 0 && f->op[g->writer[v]].recompute ? (double)g->buffer[v].bytes : 0;
     }
     for (double density = time / bytes; density < GUESS && f->shift < SHIFT_MAX; density *= 2) {
         f->shift++;
@@ -270,67 +449,297 @@ static void climb_first(flow *f)
     for (double density = time / bytes; density > 2 * GUESS && f->shift > -SHIFT_MAX; density /= 2) {
         f->shift--;
     }
-    climb(f, 0);
+    climb(f);
     for (int round = 0; round < 4 && f->lambda[0] == LAMBDA_MAX && f->shift > 6 - SHIFT_MAX; round++) {
         f->shift -= 6;
-        climb(f, 0);
+        climb(f);
     }
     for (int round = 0; round < 4 && f->lambda[0] < 64 && f->shift < SHIFT_MAX - 6; round++) {
         f->shift += 6;
-        climb(f, 0);
+        climb(f);
     }
 }
 
-static ckpt_code flow_init(flow *f, const ckpt_graph *graph, ckpt_bytes limit, ckpt_arena *scratch, ckpt_err *err)
+/* Beside what is fixed. An input that a run in place may destroy counts once. */
+static ckpt_bytes find_need(const flow *f, int run)
 {
-    const size_t buffers = (size_t)graph->buffer_count, ops = (size_t)graph->op_count;
-    CKPT_TRY(ckpt_uses_find(graph, scratch, &f->uses, err));
+    const ckpt_graph *const g = f->graph;
+    const ckpt_graph_op *const op = &g->op[run];
+    const int o = ckpt_run_base(g, run);
+    ckpt_bytes bytes = op->workspace_bytes;
+    for (int i = 0; i < op->writes.count; i++) {
+        bytes += g->buffer[op->writes.at[i]].bytes;
+    }
+    for (int i = 0; i < op->reads.count; i++) {
+        const int v = op->reads.at[i];
+        bytes += !f->op[g->writer[v]].recompute && f->last[v] >= o ? 0 : g->buffer[v].bytes;
+    }
+    for (int i = 0; i < op->inplace_count; i++) {
+        const int v = op->inplace[i].in;
+        bytes -= !f->op[g->writer[v]].recompute && f->last[v] > o ? 0 : g->buffer[v].bytes;
+    }
+    return bytes;
+}
+
+static void find_capacities(flow *f, ckpt_bytes limit)
+{
+    const ckpt_graph *const g = f->graph;
+    for (int v = 0; v < g->buffer_count; v++) {
+        if (!f->op[g->writer[v]].recompute && f->last[v] > g->writer[v]) {
+            f->change[g->writer[v] + 1] += g->buffer[v].bytes;
+            f->change[f->last[v] + 1] -= g->buffer[v].bytes;
+        }
+    }
+    ckpt_bytes fixed = 0;
+    for (int o = 0; o < g->op_count; o++) {
+        fixed += f->change[o];
+        f->left[o] = limit - fixed;
+        int fastest = -1;
+        for (int k = 0; k < ckpt_way_count(g, o); k++) {
+            const int run = ckpt_way_run(g, o, k);
+            f->need[run] = find_need(f, run);
+            const bool faster = fastest < 0 || g->op[run].time_ns < g->op[fastest].time_ns ||
+                                (g->op[run].time_ns == g->op[fastest].time_ns && f->need[run] < f->need[fastest]);
+            fastest = is_possible(f, run) && faster ? run : fastest;
+        }
+        f->capacity[o] = f->left[o] - f->need[fastest];
+    }
+}
+
+static ckpt_code flow_init(flow *f, ckpt_bytes limit, ckpt_arena *scratch, ckpt_err *err)
+{
+    const size_t buffers = (size_t)f->graph->buffer_count, ops = (size_t)f->graph->op_count;
+    const size_t runs = ops + (size_t)f->graph->variant_count;
     f->until = CKPT_NEW(scratch, unsigned char, buffers);
     f->asked = CKPT_NEW(scratch, unsigned char, buffers);
     f->read = CKPT_NEW(scratch, int64_t, buffers);
+    f->maybe = CKPT_NEW(scratch, int64_t, buffers);
     f->d = CKPT_NEW(scratch, int64_t, buffers);
+    f->paid = CKPT_NEW(scratch, int64_t, buffers);
+    f->given = CKPT_NEW(scratch, int64_t, buffers);
     f->c = CKPT_NEW(scratch, int64_t, ops);
     f->room = CKPT_NEW(scratch, int64_t, ops);
     f->in = CKPT_NEW(scratch, int64_t, ops);
+    f->first = CKPT_NEW(scratch, int64_t, ops);
     f->again = CKPT_NEW(scratch, bool, ops);
+    f->left = CKPT_NEW(scratch, ckpt_bytes, ops);
+    f->need = CKPT_NEW(scratch, ckpt_bytes, runs);
     f->capacity = CKPT_NEW(scratch, ckpt_bytes, ops);
     f->change = CKPT_NEW(scratch, ckpt_bytes, ops + 2);
-    if (f->until == NULL || f->asked == NULL || f->read == NULL || f->d == NULL || f->c == NULL || f->room == NULL ||
-        f->in == NULL || f->again == NULL || f->capacity == NULL || f->change == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a flow over %d ops", graph->op_count);
+    if (f->until == NULL || f->asked == NULL || f->read == NULL || f->maybe == NULL || f->d == NULL ||
+        f->paid == NULL || f->given == NULL || f->c == NULL || f->room == NULL || f->in == NULL || f->first == NULL ||
+        f->again == NULL || f->left == NULL || f->need == NULL || f->capacity == NULL || f->change == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a flow over %d ops", f->graph->op_count);
     }
-    ckpt_uses_changes(&f->uses, f->change);
-    ckpt_bytes fixed = 0;
-    int64_t first_runs = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        fixed += f->change[o];
-        f->capacity[o] = limit - fixed - ckpt_uses_beside(&f->uses, o);
-        first_runs += graph->op[o].time_ns;
+    find_capacities(f, limit);
+    ckpt_ns all = 0;
+    for (size_t o = 0; o < runs; o++) {
+        all += f->graph->op[o].time_ns; /* ckpt_graph_check has shown that it fits */
     }
-    while (f->scale < SCALE_MAX && first_runs < FLOW_MAX >> (f->scale + 1)) {
+    while (f->scale < SCALE_MAX && all < FLOW_MAX >> (f->scale + 1)) {
         f->scale++;
     }
     return CKPT_OK;
 }
 
+/* The least time of all possible ways of an op, the reads they have in common, and all that they write. `seen` is zero
+ * for every buffer. */
+static ckpt_code join_ways(const flow *f, int o, int *seen, ckpt_graph_op *joined, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_graph *const g = f->graph;
+    int ways = 0, writes = 0;
+    for (int k = 0; k < ckpt_way_count(g, o); k++) {
+        const ckpt_graph_op *const way = &g->op[ckpt_way_run(g, o, k)];
+        if (!f->possible[ckpt_way_run(g, o, k)]) {
+            continue;
+        }
+        joined->time_ns = ways == 0 || way->time_ns < joined->time_ns ? way->time_ns : joined->time_ns;
+        writes += way->writes.count;
+        ways++;
+    }
+    int *const read = CKPT_NEW(scratch, int, joined->reads.count + 1), *const written = CKPT_NEW(scratch, int, writes);
+    if (read == NULL || written == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "ways of an op");
+    }
+    int reads = 0;
+    writes = 0;
+    for (int k = 0, way = 0; k < ckpt_way_count(g, o); k++) {
+        const ckpt_graph_op *const it = &g->op[ckpt_way_run(g, o, k)];
+        if (!f->possible[ckpt_way_run(g, o, k)]) {
+            continue;
+        }
+        way++;
+        for (int i = 0; i < it->reads.count; i++) {
+            seen[it->reads.at[i]]++;
+            if (way == ways && seen[it->reads.at[i]] == ways) {
+                read[reads++] = it->reads.at[i];
+            }
+        }
+        for (int i = 0; i < it->writes.count; i++) {
+            if (!is_listed(&(ckpt_list){written, writes}, it->writes.at[i])) {
+                written[writes++] = it->writes.at[i];
+            }
+        }
+    }
+    for (int k = 0; k < ckpt_way_count(g, o); k++) {
+        const ckpt_graph_op *const it = &g->op[ckpt_way_run(g, o, k)];
+        for (int i = 0; i < it->reads.count; i++) {
+            seen[it->reads.at[i]] = 0;
+        }
+    }
+    joined->reads = (ckpt_list){read, reads};
+    joined->writes = (ckpt_list){written, writes};
+    joined->adds.count = ways > 1 ? 0 : joined->adds.count;
+    return CKPT_OK;
+}
+
+static ckpt_code join_all(flow *f, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *scratch,
+                          ckpt_err *err)
+{
+    const ckpt_graph *const g = f->graph;
+    bool *const possible = CKPT_NEW(scratch, bool, g->op_count + g->variant_count);
+    ckpt_graph_op *const op = CKPT_NEW(scratch, ckpt_graph_op, g->op_count);
+    int *const seen = CKPT_NEW(scratch, int, g->buffer_count);
+    if (possible == NULL || op == NULL || seen == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "ways of %d ops", g->op_count);
+    }
+    f->possible = possible;
+    f->op = op;
+    for (int o = 0; o < g->op_count; o++) {
+        const int ways = ckpt_way_count(g, o);
+        bool any = false;
+        for (int k = 0; k < ways; k++) {
+            const int run = ckpt_way_run(g, o, k);
+            possible[run] = ckpt_way_possible(g, run, limit, options);
+            any = any || possible[run];
+        }
+        possible[o] = possible[o] || !any;
+        op[o] = g->op[o];
+        if (ways > 1) {
+            CKPT_TRY(join_ways(f, o, seen, &op[o], scratch, err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static void note_last(int *last, const ckpt_list *list, int o)
+{
+    for (int i = 0; i < list->count; i++) {
+        last[list->at[i]] = o > last[list->at[i]] ? o : last[list->at[i]];
+    }
+}
+
+static ckpt_code find_last(flow *f, ckpt_arena *scratch, ckpt_err *err)
+{
+    const ckpt_graph *const g = f->graph;
+    f->last = CKPT_NEW(scratch, int, g->buffer_count);
+    f->last_wish = CKPT_NEW(scratch, int, g->buffer_count);
+    if (f->last == NULL || f->last_wish == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a flow over %d ops", g->op_count);
+    }
+    for (int v = 0; v < g->buffer_count; v++) {
+        f->last[v] = f->last_wish[v] = g->writer[v];
+    }
+    for (int o = 0; o < g->op_count; o++) {
+        if (!g->op[o].optional) {
+            note_last(f->last, &f->op[o].reads, o);
+            note_last(f->last, &f->op[o].adds, o);
+            note_last(f->last_wish, &g->op[o].reads, o);
+            note_last(f->last_wish, &g->op[o].adds, o);
+        }
+    }
+    note_last(f->last, &g->outputs, g->op_count);
+    note_last(f->last_wish, &g->outputs, g->op_count);
+    return CKPT_OK;
+}
+
+/* The multiplier of moment i is the best of a few beside it; true: another than before. */
+static bool improve(flow *f, int i)
+{
+    static const int parts[] = {0, 8, 12, 14, 15, 17, 18, 20, 24, 32, 64}; /* sixteenths */
+    const int64_t was = f->lambda[i], from = was > 0 ? was : GUESS / 4;
+    int64_t best = was, value = f->value;
+    for (size_t k = 0; k < sizeof parts / sizeof *parts && f->work > 0; k++) {
+        f->lambda[i] = least(from * parts[k] / 16, LAMBDA_MAX);
+        evaluate(f);
+        if (f->value > value) {
+            value = f->value;
+            best = f->lambda[i];
+        }
+    }
+    f->lambda[i] = best;
+    f->value = value;
+    return best != was;
+}
+
+/* The best of widely spaced multipliers for a single moment, at op o. */
+static int64_t scan(flow *f, int o)
+{
+    f->moments = 0;
+    memset(f->until, 0, (size_t)f->graph->buffer_count);
+    add_moment(f, o);
+    int64_t best = 0, value = -1;
+    for (int64_t number = GUESS / 64; number <= LAMBDA_MAX / 2 && f->work > 0; number += number / 2) {
+        f->lambda[0] = number;
+        evaluate(f);
+        if (f->value > value) {
+            value = f->value;
+            best = number;
+        }
+    }
+    f->lambda[0] = best;
+    f->value = value;
+    return value;
+}
+
+/* On graphs where that costs little, a first moment elsewhere may prove more than the one that needs most. */
+static int scan_all(flow *f, int first)
+{
+    enum { PLACES = 24 };
+    const int n = f->graph->op_count;
+    int64_t value = f->best;
+    int found = first;
+    const int64_t before = f->work;
+    for (int i = 1; i < PLACES && f->work > before / 2; i++) {
+        const int o = (int)((int64_t)n * i / PLACES);
+        if (!f->graph->op[o].optional && scan(f, o) > value) {
+            value = f->value;
+            found = o;
+        }
+    }
+    return found;
+}
+
 /* Moments are added where the cut asks for too much, as long as that raises the bound and work is left. */
 static void climb_all(flow *f)
 {
+    enum { IDLE = 4, SWEEPS = 3 };
     int found = find_moment(f);
     if (found < 0) {
         return;
     }
     add_moment(f, found);
     climb_first(f);
-    int64_t before = 0;
-    while (f->best > before && f->work > 0 && (found = find_moment(f)) >= 0 && add_moment(f, found)) {
-        before = f->best;
-        for (int i = f->moments - 1; i >= 0; i--) {
-            climb(f, i);
+    if (f->work > 0) {
+        scan(f, scan_all(f, found));
+        improve(f, 0);
+    }
+    for (int idle = 0; idle < IDLE && f->work > 0; idle++) {
+        evaluate(f);
+        found = find_moment(f);
+        if (found < 0 || !add_moment(f, found)) {
+            break;
         }
-        for (int i = 0; i < f->moments; i++) {
-            climb(f, i);
+        const int64_t before = f->best;
+        evaluate(f);
+        bool changed = true;
+        for (int sweep = 0; sweep < SWEEPS && changed; sweep++) {
+            changed = false;
+            for (int i = 0; i < f->moments; i++) {
+                changed = improve(f, i) || changed;
+            }
         }
+        idle = f->best > before + before / 1000 ? -1 : idle;
     }
 }
 
@@ -339,8 +748,10 @@ ckpt_code ckpt_flow_bound(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    flow f = {.work = WORK << 2 * ckpt_effort(options), .poll = {.options = options}};
-    const ckpt_code code = flow_init(&f, graph, limit, &scratch, err);
+    flow f = {.graph = graph, .op = graph->op, .work = WORK << 2 * ckpt_effort(options), .poll = {.options = options}};
+    ckpt_code code = ckpt_graph_has_variants(graph) ? join_all(&f, limit, options, &scratch, err) : CKPT_OK;
+    code = code == CKPT_OK ? find_last(&f, &scratch, err) : code;
+    code = code == CKPT_OK ? flow_init(&f, limit, &scratch, err) : code;
     if (code == CKPT_OK) {
         climb_all(&f);
     }

@@ -8,6 +8,7 @@
 #define CKPT_PLANNER_BOUND_BOUND_IMPL_H
 
 #include "planner/bound/bound.h"
+#include "planner/schedule/ways.h"
 
 enum {
     CKPT_GROUP_MAX = 14, /* buffers in a group: a table has a value for every set of them */

@@ -45,15 +45,14 @@ static ckpt_code keep_common(const relaxer *r, ckpt_list *list, const ckpt_list 
     return CKPT_OK;
 }
 
-/* A way that no schedule within the limit can use says nothing. */
-static bool is_possible(const relaxer *r, int run)
+bool ckpt_way_possible(const ckpt_graph *graph, int run, ckpt_bytes limit, const ckpt_plan_options *options)
 {
-    const ckpt_graph_op *const way = &r->graph->op[run];
+    const ckpt_graph_op *const way = &graph->op[run];
     ckpt_bytes bytes = way->workspace_bytes;
     for (int i = 0; i < way->writes.count; i++) {
-        bytes += r->graph->buffer[way->writes.at[i]].bytes;
+        bytes += graph->buffer[way->writes.at[i]].bytes;
     }
-    return ckpt_run_allowed(r->graph, run, r->options) && bytes <= r->limit;
+    return ckpt_run_allowed(graph, run, options) && bytes <= limit;
 }
 
 /* Pairs of all ways. A buffer in two different pairs can be in one only: then the input is no longer read at all, which
@@ -112,12 +111,12 @@ static void drop_pairs(const ckpt_graph_op *op, ckpt_inplace *pair, int *count)
 static ckpt_code relax_op(const relaxer *r, int o)
 {
     ckpt_graph_op *const op = &r->op[o];
-    bool any = is_possible(r, o);
+    bool any = ckpt_way_possible(r->graph, o, r->limit, r->options);
     const ckpt_graph_op own = *op;
     for (int k = 0; k < own.variant_count; k++) {
         const int run = own.first_variant + k;
         const ckpt_graph_op *const way = &r->graph->op[run];
-        if (!is_possible(r, run)) {
+        if (!ckpt_way_possible(r->graph, run, r->limit, r->options)) {
             continue;
         }
         if (!any) { /* the op's own way is not possible */

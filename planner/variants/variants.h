@@ -22,6 +22,9 @@ CKPT_MUST_USE ckpt_code ckpt_ways_select(const ckpt_graph *graph, ckpt_bytes lim
                                          const ckpt_plan_options *options, ckpt_arena *scratch, int *way,
                                          ckpt_err *err);
 
+/* Can a schedule within the limit use this run? Else it says nothing in a bound. */
+bool ckpt_way_possible(const ckpt_graph *graph, int run, ckpt_bytes limit, const ckpt_plan_options *options);
+
 /* A graph without variants such that no schedule of `graph` within `limit` is faster than all of its own: for bounds. A
  * graph without variants is its own. Errors: CKPT_NO_MEMORY. Cost: O(reads and writes of all ways). */
 CKPT_MUST_USE ckpt_code ckpt_variants_relax(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
