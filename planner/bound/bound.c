@@ -32,6 +32,7 @@ typedef struct finder {
     ckpt_ns first_runs, upper;
     int forward_end, effort;
     ckpt_ns section_runs; /* first runs of the forward section */
+    ckpt_flow_proof flow;
     int64_t work;
     ckpt_bound *bound;
 } finder;
@@ -63,8 +64,10 @@ static int forward_section(const ckpt_graph *graph, ckpt_ns *runs)
     return end;
 }
 
-/* One partition, copies weighed by `weight`. */
-static ckpt_code try_partition(finder *f, const struct partition *chosen, ckpt_weight weight, ckpt_err *err)
+/* One partition, copies weighed by `weight`, for what is recomputed behind the first run of op `start`; `sooner` is what
+ * is recomputed sooner. */
+static ckpt_code try_partition(finder *f, const struct partition *chosen, ckpt_weight weight, int start, ckpt_ns sooner,
+                               ckpt_err *err)
 {
     f->work -= BUILD_WORK * f->graph->op_count;
     if (f->work <= 0) {
@@ -74,14 +77,14 @@ static ckpt_code try_partition(finder *f, const struct partition *chosen, ckpt_w
     ckpt_arena_init(&scratch);
     ckpt_groups groups = {0};
     ckpt_ns time = 0;
-    ckpt_code code =
-        ckpt_groups_build(f->graph, f->forward_end, chosen->buffers, chosen->open, weight, &scratch, &groups, err);
+    ckpt_code code = ckpt_groups_build(f->graph, f->forward_end, start, chosen->buffers, chosen->open, weight, &scratch,
+                                       &groups, err);
     ckpt_ns before = f->section_runs; /* first runs of the section, or before the instant */
     for (int o = f->forward_end; o < groups.instant; o++) {
         before += f->graph->op[o].time_ns;
     }
     const ckpt_ns base = ckpt_bound_weigh(f->first_runs - before, CKPT_WEIGHTS - weight.fetch) +
-                         ckpt_bound_weigh(before, CKPT_WEIGHTS - weight.offload);
+                         ckpt_bound_weigh(before, CKPT_WEIGHTS - weight.offload) + sooner;
     const ckpt_ns enough = f->upper - base < CKPT_BOUND_LONG ? f->upper - base : CKPT_BOUND_LONG;
     if (code == CKPT_OK && (groups.slots > 0 || chosen->open == 0)) { /* else it is one that has been */
         code = ckpt_groups_bound(&groups, f->limit, enough, f->options, &f->work, &time, err);
@@ -107,7 +110,10 @@ static ckpt_code try_partitions(finder *f, ckpt_err *err)
             }
             const ckpt_weight weight = f->graph->has_link ? weight_of[w] : (ckpt_weight){0};
             if (partition[i].effort <= f->effort && (weight.offload == 0 || partition[i].open == 0)) {
-                CKPT_TRY(try_partition(f, &partition[i], weight, err));
+                CKPT_TRY(try_partition(f, &partition[i], weight, f->forward_end, 0, err));
+                if (f->flow.split >= f->forward_end && !f->bound->infeasible && f->bound->time_ns < f->upper) {
+                    CKPT_TRY(try_partition(f, &partition[i], weight, f->flow.split, f->flow.before, err));
+                }
             }
         }
     }
@@ -116,12 +122,12 @@ static ckpt_code try_partitions(finder *f, ckpt_err *err)
 
 static ckpt_code try_flow(finder *f, const ckpt_graph *whole, ckpt_err *err)
 {
-    ckpt_ns time = 0;
     if (!whole->has_link) {
-        CKPT_TRY(ckpt_flow_bound(whole, f->limit, f->options, &time, err));
+        CKPT_TRY(ckpt_flow_bound(whole, f->limit, f->options, &f->flow, err));
+        f->flow.split = whole == f->graph ? f->flow.split : 0; /* its ops have other numbers */
     }
-    if (time > 0) {
-        f->bound->time_ns = f->first_runs + time;
+    if (f->flow.time > 0) {
+        f->bound->time_ns = f->first_runs + f->flow.time;
         f->bound->how = "flow over moments";
     }
     return CKPT_OK;
@@ -184,7 +190,7 @@ ckpt_code ckpt_bound_peak(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_byt
     const int forward_end = forward_section(graph, &runs);
     CKPT_TRY(ckpt_uses_peak(graph, scratch, peak, err));
     if (forward_end > 0 && sums_fit(graph, &runs)) {
-        CKPT_TRY(ckpt_groups_build(graph, forward_end, 8, 0, weight, scratch, &groups, err));
+        CKPT_TRY(ckpt_groups_build(graph, forward_end, forward_end, 8, 0, weight, scratch, &groups, err));
         CKPT_TRY(raise_peak(&groups, scratch, peak, err));
     }
     ckpt_arena_rewind(scratch, mark);

@@ -33,6 +33,7 @@ typedef struct flow {
     ckpt_bytes *need;        /* per op and variant: reads, writes and workspace beside that */
     ckpt_bytes *capacity;    /* per op: left, less the need of its fastest way */
     int moment[MOMENTS_MAX], moments;
+    int begin, end;                                    /* only first runs from here to before there are looked at */
     int64_t lambda[MOMENTS_MAX], sum[MOMENTS_MAX + 1]; /* multipliers, in 2^-(scale + shift) ns per byte; sums before */
     int scale, shift;
     /* per buffer */
@@ -314,9 +315,9 @@ static int64_t choose_all(flow *f)
     int64_t value = 0;
     memset(f->paid, 0, (size_t)g->buffer_count * sizeof *f->paid);
     for (int o = 0; o < g->op_count; o++) {
-        f->first[o] = g->op[o].optional ? f->op[o].time_ns << f->scale : 0;
+        f->first[o] = g->op[o].optional && o >= f->begin ? f->op[o].time_ns << f->scale : 0;
     }
-    for (int o = f->moment[0], level = 0; o < g->op_count; o++) {
+    for (int o = f->moment[0], level = 0; o < f->end; o++) {
         level += level < f->moments && f->moment[level] < o;
         if (g->op[o].variant_count > 0 && !g->op[o].optional) {
             value = least(value + choose(f, o, level), FLOW_MAX);
@@ -378,8 +379,8 @@ static void climb(flow *f)
     f->lambda[0] = high;
 }
 
-/* The op at whose first run the cut at hand (at first: everything held) needs most beyond what there is; -1: none. */
-static int find_moment(flow *f)
+/* Per op: what the cut at hand (at first: everything held) needs at its first run beyond what there is. */
+static ckpt_bytes *find_excess(flow *f)
 {
     const ckpt_graph *const g = f->graph;
     memset(f->change, 0, ((size_t)g->op_count + 2) * sizeof *f->change);
@@ -392,17 +393,27 @@ static int find_moment(flow *f)
             f->change[(asked > wish ? asked : wish) + 1] -= g->buffer[v].bytes;
         }
     }
-    ckpt_bytes bytes = 0, most = 0;
-    int found = -1;
+    ckpt_bytes bytes = 0;
     for (int o = 0; o < g->op_count; o++) {
         bytes += f->change[o];
-        ckpt_bytes more = bytes - f->capacity[o];
-        for (int i = 0; i < f->op[o].reads.count && more > most; i++) {
+        f->change[o] = bytes - f->capacity[o];
+        for (int i = 0; i < f->op[o].reads.count; i++) {
             const int u = f->op[o].reads.at[i], w = g->writer[u];
-            more -= f->op[w].recompute && !f->again[w] ? g->buffer[u].bytes : 0;
+            f->change[o] -= f->op[w].recompute && !f->again[w] ? g->buffer[u].bytes : 0;
         }
-        if (more > most && !g->op[o].optional) {
-            most = more;
+    }
+    return f->change;
+}
+
+/* The op with the largest excess; -1: none. */
+static int find_moment(flow *f)
+{
+    const ckpt_bytes *const more = find_excess(f);
+    ckpt_bytes most = 0;
+    int found = -1;
+    for (int o = 0; o < f->graph->op_count; o++) {
+        if (more[o] > most && !f->graph->op[o].optional) {
+            most = more[o];
             found = o;
         }
     }
@@ -743,19 +754,171 @@ static void climb_all(flow *f)
     }
 }
 
-ckpt_code ckpt_flow_bound(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_ns *time,
-                          ckpt_err *err)
+/* ---- intervals ---- */
+
+static void need_in(flow *f, const ckpt_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        f->until[list->at[i]] = 1;
+    }
+}
+
+/* The most that a flow at the first run of op o proves of recomputations between there and the first run of op `end`. */
+static int64_t prove_interval(flow *f, int o, int end)
+{
+    memset(f->until, 0, (size_t)f->graph->buffer_count);
+    for (int p = o; p < end; p++) {
+        if (!f->op[p].optional) {
+            need_in(f, &f->op[p].reads);
+            need_in(f, &f->op[p].adds);
+        }
+        need_in(f, &f->op[p].writes); /* not there yet: nothing can be paid for holding it */
+    }
+    if (end == f->graph->op_count) {
+        need_in(f, &f->graph->outputs);
+    }
+    f->moments = 1;
+    f->moment[0] = o;
+    f->begin = o;
+    f->end = end;
+    int64_t best = 0, value = 0;
+    for (int64_t number = GUESS / 128; number < LAMBDA_MAX && f->work > 0; number *= 2) {
+        f->lambda[0] = number;
+        evaluate(f);
+        best = f->value > value ? number : best;
+        value = f->value > value ? f->value : value;
+    }
+    for (int64_t step = best / 4; best > 0 && step > best / 64 && f->work > 0; step /= 2) {
+        const int64_t centre = best;
+        for (int side = -1; side <= 1; side += 2) {
+            f->lambda[0] = least(centre + side * step, LAMBDA_MAX);
+            evaluate(f);
+            best = f->value > value ? f->lambda[0] : best;
+            value = f->value > value ? f->value : value;
+        }
+    }
+    f->begin = 0;
+    f->end = f->graph->op_count;
+    return value;
+}
+
+enum { PLACES = 40 };
+
+typedef struct place {
+    int op;
+    ckpt_bytes capacity, excess;
+} place;
+
+static void keep_place(place *kept, int *count, int room, place added, bool (*before)(const place *a, const place *b))
+{
+    int at = *count < room ? (*count)++ : room;
+    if (at == room) {
+        at--;
+        if (!before(&added, &kept[at])) {
+            return;
+        }
+    }
+    for (; at > 0 && before(&added, &kept[at - 1]); at--) {
+        kept[at] = kept[at - 1];
+    }
+    kept[at] = added;
+}
+
+static bool tighter(const place *a, const place *b)
+{
+    return a->capacity < b->capacity;
+}
+
+static bool fuller(const place *a, const place *b)
+{
+    return a->excess > b->excess;
+}
+
+/* Ops at whose first runs least can be held, those behind them, ops that want most, and some in between: in order. */
+static int find_places(flow *f, int *op)
+{
+    enum { TIGHT = 8, FULL = 8, EVEN = 16 };
+    place tight[TIGHT], full[FULL];
+    int tights = 0, fulls = 0, count = 0;
+    const int n = f->graph->op_count;
+    f->moments = 0;
+    memset(f->until, 0, (size_t)f->graph->buffer_count);
+    memset(f->asked, 0, (size_t)f->graph->buffer_count);
+    for (int o = 0; o < n; o++) {
+        f->again[o] = false;
+    }
+    ckpt_bytes *const more = find_excess(f);
+    for (int o = 0; o < n; o++) {
+        const place p = {o, f->capacity[o], more[o]};
+        if (more[o] > 0 && !f->graph->op[o].optional) {
+            keep_place(tight, &tights, TIGHT, p, tighter);
+            keep_place(full, &fulls, FULL, p, fuller);
+        }
+    }
+    bool *const chosen = f->again; /* scratch until the next evaluation */
+    for (int i = 0; i < tights; i++) {
+        chosen[tight[i].op] = true;
+        chosen[tight[i].op + (tight[i].op + 1 < n)] = true;
+    }
+    for (int i = 0; i < fulls; i++) {
+        chosen[full[i].op] = true;
+    }
+    for (int i = 1; i < EVEN; i++) {
+        chosen[(int64_t)n * i / EVEN] = true;
+    }
+    for (int o = 0; o < n && count < PLACES; o++) {
+        if (chosen[o] && !f->graph->op[o].optional) {
+            op[count++] = o;
+        }
+    }
+    return count;
+}
+
+/* What is recomputed between two moments and what is recomputed behind the second are different runs: what flows prove
+ * of both adds up. The best sequence of moments is a longest path. */
+static void chain_intervals(flow *f, ckpt_flow_proof *proof)
+{
+    int op[PLACES];
+    int64_t best[PLACES] = {0};
+    const int count = find_places(f, op);
+    for (int k = 0; k < count && f->work > 0; k++) {
+        for (int i = 0; i < k; i++) {
+            const int64_t value = best[i] + prove_interval(f, op[i], op[k]);
+            best[k] = value > best[k] ? value : best[k];
+        }
+        const int64_t whole = best[k] + prove_interval(f, op[k], f->graph->op_count);
+        if (best[k] > 0 && whole > proof->time) {
+            proof->time = whole;
+            proof->split = op[k];
+            proof->before = best[k];
+        }
+    }
+}
+
+ckpt_code ckpt_flow_bound(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                          ckpt_flow_proof *proof, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    flow f = {.graph = graph, .op = graph->op, .work = WORK << 2 * ckpt_effort(options), .poll = {.options = options}};
+    flow f = {.graph = graph,
+              .op = graph->op,
+              .end = graph->op_count,
+              .work = WORK << 2 * ckpt_effort(options),
+              .poll = {.options = options}};
+    *proof = (ckpt_flow_proof){0};
     ckpt_code code = ckpt_graph_has_variants(graph) ? join_all(&f, limit, options, &scratch, err) : CKPT_OK;
     code = code == CKPT_OK ? find_last(&f, &scratch, err) : code;
     code = code == CKPT_OK ? flow_init(&f, limit, &scratch, err) : code;
     if (code == CKPT_OK) {
         climb_all(&f);
+        proof->time = f.best;
+        f.work = f.moments > 0 ? WORK << 2 * ckpt_effort(options) : 0;
+        if (f.work / graph->op_count > PLACES * PLACES) {
+            chain_intervals(&f, proof);
+        }
+        proof->time >>= f.scale;
+        proof->before >>= f.scale;
     }
-    *time = f.best >> f.scale;
     ckpt_arena_fini(&scratch);
     return code;
 }

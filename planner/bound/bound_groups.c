@@ -239,7 +239,7 @@ static void end_window(ckpt_group *group)
 static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_err *err)
 {
     const ckpt_graph *const g = b->uses.graph;
-    const int moments = g->op_count - b->forward_end;
+    const int moments = g->op_count - b->start;
     ckpt_group_moment *const all = CKPT_NEW(b->out, ckpt_group_moment, moments);
     ckpt_bytes *const change = CKPT_NEW(b->out, ckpt_bytes, g->op_count + 2);
     if (all == NULL || change == NULL) {
@@ -250,7 +250,7 @@ static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_
     int open = groups->count - 1;
     for (int o = 0; o < g->op_count; o++) {
         fixed += change[o];
-        if (o < b->forward_end) {
+        if (o < b->start) {
             continue;
         }
         const int k = window_of(b, o, open);
@@ -258,7 +258,7 @@ static ckpt_code fill_moments(const ckpt_grouping *b, ckpt_groups *groups, ckpt_
             end_window(&groups->group[open]);
         }
         ckpt_group *const group = &groups->group[k];
-        ckpt_group_moment *const m = &all[o - b->forward_end];
+        ckpt_group_moment *const m = &all[o - b->start];
         group->moment = group->moment_count == 0 ? m : group->moment;
         group->moment_count++;
         *m = (ckpt_group_moment){members(b, &g->op[o].reads, k), fixed + beside(b, o, k), fixed};
@@ -356,11 +356,15 @@ static void find_same(const ckpt_groups *groups)
     }
 }
 
-ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max, ckpt_weight weight,
-                            ckpt_arena *out, ckpt_groups *groups, ckpt_err *err)
+ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int start, int buffers_max, int open_max,
+                            ckpt_weight weight, ckpt_arena *out, ckpt_groups *groups, ckpt_err *err)
 {
-    ckpt_grouping b = {
-        .forward_end = forward_end, .buffers_max = buffers_max, .open_max = open_max, .weight = weight, .out = out};
+    ckpt_grouping b = {.forward_end = forward_end,
+                       .start = start,
+                       .buffers_max = buffers_max,
+                       .open_max = open_max,
+                       .weight = weight,
+                       .out = out};
     CKPT_TRY(ckpt_uses_find(graph, out, &b.uses, err));
     b.bit = CKPT_NEW(out, int, graph->buffer_count);
     b.group = CKPT_NEW(out, int, forward_end);

@@ -110,7 +110,7 @@ typedef struct ckpt_uses {
 /* A graph being cut into groups. */
 typedef struct ckpt_grouping {
     ckpt_uses uses;
-    int forward_end, buffers_max, open_max;
+    int forward_end, start, buffers_max, open_max;
     ckpt_weight weight;
     ckpt_arena *out;
     int *bit;   /* per buffer: its place in its group; -1: in none */
@@ -129,16 +129,25 @@ ckpt_bytes ckpt_uses_inplace(const ckpt_uses *uses, int op);
 /* What the first run of an op needs beside what is fixed: reads, writes, workspace. */
 ckpt_bytes ckpt_uses_beside(const ckpt_uses *uses, int op);
 
-/* The least time of recomputation that a flow proves. `limit` >= what every op needs; no link.
- * Errors: CKPT_NO_MEMORY. Cost: O(uses), a few dozen times; on small graphs hundreds of times. */
-CKPT_MUST_USE ckpt_code ckpt_flow_bound(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                                        ckpt_ns *time, ckpt_err *err);
+typedef struct ckpt_flow_proof {
+    ckpt_ns time; /* of recomputation, at least */
+    /* Of that, what is recomputed before the first run of op `split`; no split, no time. */
+    int split;
+    ckpt_ns before;
+} ckpt_flow_proof;
 
-/* Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses, and tell at
+/* The least time of recomputation that flows prove. `limit` >= what every op needs; no link.
+ * Errors: CKPT_NO_MEMORY. Cost: O(uses), a few dozen times; on small graphs thousands of times. */
+CKPT_MUST_USE ckpt_code ckpt_flow_bound(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                                        ckpt_flow_proof *proof, ckpt_err *err);
+
+/* Only what is recomputed behind the first run of op `start` >= `forward_end` is looked at.
+ * Cut the ops before `forward_end` > 0 into groups of at most `buffers_max` buffers, where little crosses, and tell at
  * most `open_max` crossing buffers apart at a time.
  * Errors: CKPT_NO_MEMORY. Cost: O(uses + ops * ops in a group). */
-CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int buffers_max, int open_max,
-                                          ckpt_weight weight, ckpt_arena *out, ckpt_groups *groups, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_groups_build(const ckpt_graph *graph, int forward_end, int start, int buffers_max,
+                                          int open_max, ckpt_weight weight, ckpt_arena *out, ckpt_groups *groups,
+                                          ckpt_err *err);
 
 /* A time by a weight, rounded down. */
 ckpt_ns ckpt_bound_weigh(ckpt_ns time, int weight);
