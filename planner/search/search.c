@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "planner/schedule/ways.h"
 #include "planner/search/search_impl.h"
 
 enum {
@@ -39,6 +40,7 @@ static const uint64_t SEED = UINT64_C(0x9e3779b97f4a7c15);
 /* Pairs worth remembering, with their figures. */
 typedef struct memo {
     ckpt_instant *pair;
+    int *way; /* with variants: of the pairs, then of the first runs; else NULL */
     int count, room;
     ckpt_bytes peak;
     ckpt_ns time;
@@ -65,15 +67,22 @@ typedef struct improver {
 static bool remember(improver *m, memo *to)
 {
     const ckpt_search *const s = &m->w.search;
-    if (s->recomputed_count > to->room) {
+    if (s->recomputed_count > to->room || (s->has_variants && to->way == NULL)) {
         const int room = 2 * s->recomputed_count + 64;
         ckpt_instant *const pair = CKPT_NEW(&m->scratch, ckpt_instant, room);
-        if (pair == NULL) {
+        int *const way = CKPT_NEW(&m->scratch, int, s->has_variants ? (size_t)room + (size_t)s->count : 0);
+        if (pair == NULL || way == NULL) {
             m->w.search.failed = true;
             return false;
         }
         to->pair = pair;
+        to->way = s->has_variants ? way : NULL;
         to->room = room;
+    }
+    for (int i = 0; s->has_variants && i < s->recomputed_count + s->count; i++) {
+        const int o = i - s->recomputed_count;
+        const ckpt_instant at = o < 0 ? s->recomputed[i] : CKPT_INSTANT(o, o);
+        to->way[i] = ckpt_search_way(s, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
     }
     if (s->recomputed_count > 0) {
         memcpy(to->pair, s->recomputed, (size_t)s->recomputed_count * sizeof *to->pair);
@@ -108,6 +117,9 @@ static void note(improver *m)
 {
     const ckpt_search *const s = &m->w.search;
     const ckpt_bytes peak = s->most[1];
+    if (s->missing > 0) {
+        return;
+    }
     if (m->for_min_peak) {
         if (!m->min_peak.is_set || peak < m->min_peak.peak ||
             (peak == m->min_peak.peak && s->time < m->min_peak.time)) {
@@ -200,7 +212,7 @@ static void anneal(improver *m, const schedule *plan)
         ckpt_move_any(w);
         if (w->log_count > 0) {
             const double next = cost(m, price, plan->width);
-            if (next <= now + heat * exponential(w)) {
+            if (s->missing == 0 && next <= now + heat * exponential(w)) {
                 now = next;
                 note(m);
             } else {
@@ -234,7 +246,7 @@ static ckpt_code offer(improver *m, const memo *what, bool min_peak, ckpt_arena 
     if (!what->is_set) {
         return CKPT_OK;
     }
-    ckpt_search_assign(&m->w.search, what->pair, what->count);
+    ckpt_search_assign(&m->w.search, what->pair, what->way, what->count);
     ckpt_order order;
     ckpt_order_init(&order);
     ckpt_search_write(&m->w.search, &order);
@@ -266,7 +278,7 @@ static totals add_up(const ckpt_search *s)
 
 static void go_to(improver *m, const memo *to)
 {
-    ckpt_search_assign(&m->w.search, to->pair, to->count);
+    ckpt_search_assign(&m->w.search, to->pair, to->way, to->count);
 }
 
 static void start_from(improver *m, const ckpt_candidates *candidates)
@@ -293,7 +305,7 @@ static void search_within(improver *m, const ckpt_candidates *given, int64_t wor
     m->w.limit = m->limit;
     for (int r = 0; r < rounds && !is_enough(m); r++) {
         plan.width = r % 2 == 0 ? WIDE : NARROW;
-        ckpt_search_assign(&m->w.search, NULL, 0);
+        ckpt_search_assign(&m->w.search, NULL, NULL, 0);
         if (r % 4 == 3 && given->count > 0) {
             ckpt_search_load(&m->w.search, &given->candidate[r / 4 % given->count].sequence);
         }
@@ -313,6 +325,7 @@ static void improve_best(improver *m, const schedule *plan, int64_t polish)
     anneal(m, plan);
     go_to(m, &m->best[0]);
     ckpt_search_polish(&m->w, polish, m->options);
+    ckpt_search_polish_ways(&m->w);
     m->thorough = true;
     note(m);
     m->thorough = false;
@@ -343,11 +356,12 @@ static void search_near(improver *m, double hot, int64_t work)
     }
 }
 
-/* What no schedule gets below: as far as that is known, or the most that one op needs at once. */
+/* What no schedule gets below: as far as that is known, or the most that one op needs at once; with variants an op may
+ * need less than in its own way. */
 static ckpt_bytes floor_of(const ckpt_search *s, ckpt_bytes known)
 {
     ckpt_bytes most = known;
-    for (int o = 0; o < s->count; o++) {
+    for (int o = 0; o < s->count && !s->has_variants; o++) {
         ckpt_bytes bytes = s->own[o] - s->saved[o];
         for (int i = 0; i < s->graph->op[o].reads.count; i++) {
             bytes += s->graph->buffer[s->graph->op[o].reads.at[i]].bytes;
@@ -394,6 +408,16 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
     if (m->w.live == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d buffers", graph->buffer_count);
     }
+    m->w.options = m->options;
+    m->w.choice = CKPT_NEW(&m->scratch, int, m->w.search.has_variants ? graph->op_count : 0);
+    if (m->w.choice == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);
+    }
+    for (int o = 0; o < graph->op_count && m->w.search.has_variants; o++) {
+        if (graph->op[o].optional || graph->op[o].variant_count > 0) {
+            m->w.choice[m->w.choice_count++] = o;
+        }
+    }
     m->w.live_age_max = 64 + graph->buffer_count / 8;
     m->w.dice = SEED;
     return CKPT_OK;
@@ -425,7 +449,7 @@ static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ck
     m->w.dice = SEED;
     m->w.live_count = m->w.live_age = 0; /* nothing is left of what was looked at under the limit */
     m->w.live_at = 0;
-    ckpt_search_assign(&m->w.search, NULL, 0);
+    ckpt_search_assign(&m->w.search, NULL, NULL, 0);
     note(m);
     if (candidates->min_peak.sequence.op != NULL) {
         ckpt_search_load(&m->w.search, &candidates->min_peak.sequence);
@@ -442,7 +466,10 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
 {
     m->w.limit = m->limit;
     note(m);
-    m->enough = m->w.search.time; /* of keep-all */
+    m->enough = 0; /* of every op once, in its fastest way */
+    for (int o = 0; o < m->w.search.count; o++) {
+        m->enough += ckpt_fastest_way(m->w.search.graph, o, m->options);
+    }
     if (candidates->has_bound && candidates->bound_ns > m->enough && strcmp(candidates->bound_scope, "all") == 0) {
         m->enough = candidates->bound_ns;
     }

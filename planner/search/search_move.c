@@ -17,12 +17,26 @@ static bool once_in(ckpt_searcher *w, int times)
     return ckpt_search_roll(w, times) == 0;
 }
 
+bool ckpt_move_set(ckpt_searcher *w, int k, int v, int way)
+{
+    const int was = w->log_count < w->log_max ? ckpt_search_way(&w->search, k, v) : -1;
+    if (w->log_count >= w->log_max || !ckpt_search_set(&w->search, k, v, way)) {
+        return false;
+    }
+    w->log[w->log_count] = CKPT_INSTANT(k, v);
+    w->log_way[w->log_count++] = was;
+    return true;
+}
+
 bool ckpt_move_toggle(ckpt_searcher *w, int k, int v)
 {
+    const bool there = v < k && k < w->search.stages && ckpt_search_has(&w->search, k, v);
+    const int was = there ? ckpt_search_way(&w->search, k, v) : -1;
     if (w->log_count >= w->log_max || !ckpt_search_toggle(&w->search, k, v)) {
         return false;
     }
-    w->log[w->log_count++] = CKPT_INSTANT(k, v);
+    w->log[w->log_count] = CKPT_INSTANT(k, v);
+    w->log_way[w->log_count++] = was;
     return true;
 }
 
@@ -30,7 +44,7 @@ void ckpt_move_undo(ckpt_searcher *w, int count)
 {
     while (w->log_count > count) {
         const ckpt_instant at = w->log[--w->log_count];
-        (void)ckpt_search_toggle(&w->search, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
+        (void)ckpt_search_set(&w->search, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at), w->log_way[w->log_count]);
     }
 }
 
@@ -151,9 +165,9 @@ static void take_out(ckpt_searcher *w, int k, int v)
     }
     for (int i = 0; i < op->reads.count; i++) {
         const int writer = s->graph->writer[op->reads.at[i]];
-        const ckpt_instant run = s->runs[writer].at[ckpt_instants_find(&s->runs[writer], CKPT_INSTANT(k, v)) - 1];
+        const ckpt_instant run = ckpt_search_last_write(s, op->reads.at[i], CKPT_INSTANT(k, v));
         const int stage = CKPT_INSTANT_STAGE(run);
-        if (stage != writer && !is_used(s, stage, writer)) {
+        if (run >= 0 && stage != writer && !is_used(s, stage, writer)) {
             take_out(w, stage, writer);
         }
     }
@@ -245,7 +259,9 @@ void ckpt_move_any(ckpt_searcher *w)
     while (w->log_max < CKPT_SEARCH_LOG && !once_in(w, 3)) {
         w->log_max *= 2;
     }
-    if (kind < drops) {
+    if (w->choice_count > 0 && once_in(w, 3)) {
+        ckpt_move_way(w);
+    } else if (kind < drops) {
         drop(w);
     } else if (kind < drops + 5) {
         take_out_any(w);
@@ -273,7 +289,7 @@ static bool replace(ckpt_searcher *w, ckpt_ns best)
             continue;
         }
         (void)bring(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at), t, s->graph->buffer[b].bytes);
-        if (s->most[1] <= w->limit && s->time < best) {
+        if (s->missing == 0 && s->most[1] <= w->limit && s->time < best) {
             return true;
         }
         ckpt_move_undo(w, before);
@@ -299,7 +315,7 @@ void ckpt_search_polish(ckpt_searcher *w, int64_t work, const ckpt_plan_options 
         const ckpt_instant at = s->recomputed[i % s->recomputed_count];
         w->log_count = 0;
         take_out(w, CKPT_INSTANT_STAGE(at), CKPT_INSTANT_OP(at));
-        const bool better = s->time < best && (s->most[1] <= w->limit || replace(w, best));
+        const bool better = s->time < best && ((s->missing == 0 && s->most[1] <= w->limit) || replace(w, best));
         unchanged = better ? 0 : unchanged + 1;
         if (!better) {
             ckpt_move_undo(w, 0);

@@ -73,17 +73,36 @@ static ckpt_instant instant_before(const ckpt_instants *list, ckpt_instant at)
     return i > 0 ? list->at[i - 1] : -1;
 }
 
+/* The runs that write b. */
+static const ckpt_instants *writes_of(const ckpt_search *search, int b)
+{
+    return search->has_variants ? &search->writes[b] : &search->runs[search->graph->writer[b]];
+}
+
 ckpt_instant ckpt_search_next_use(const ckpt_search *search, int b, ckpt_instant at)
 {
     const ckpt_instant use = instant_after(&search->uses[b], at);
-    return use < instant_after(&search->runs[search->graph->writer[b]], at) ? use : -1;
+    return use < instant_after(writes_of(search, b), at) ? use : -1;
 }
 
 ckpt_instant ckpt_search_last_event(const ckpt_search *search, int b, ckpt_instant at)
 {
     const ckpt_instant use = instant_before(&search->uses[b], at);
-    const ckpt_instant run = instant_before(&search->runs[search->graph->writer[b]], at);
-    return use > run ? use : run;
+    const ckpt_instant write = instant_before(writes_of(search, b), at);
+    return use > write ? use : write;
+}
+
+ckpt_instant ckpt_search_last_write(const ckpt_search *search, int b, ckpt_instant at)
+{
+    return instant_before(writes_of(search, b), at);
+}
+
+/* Used before anything writes it. */
+static bool is_missing(const ckpt_search *s, int b)
+{
+    const ckpt_instants *const uses = &s->uses[b];
+    const ckpt_instants *const writes = &s->writes[b];
+    return uses->count > 0 && (writes->count == 0 || uses->at[0] < writes->at[0]);
 }
 
 /* ---- bytes over time ---- */
@@ -212,9 +231,11 @@ static void add_between(ckpt_search *s, ckpt_instant after, ckpt_instant before,
     if (bytes == 0) {
         return;
     }
-    const int from = CKPT_INSTANT_STAGE(after);
+    const int from = after < 0 ? -1 : CKPT_INSTANT_STAGE(after); /* -1: before the first stage */
     const int to = CKPT_INSTANT_STAGE(before);
-    add_runs(s, from, after, before, bytes);
+    if (from >= 0) {
+        add_runs(s, from, after, before, bytes);
+    }
     if (to > from) {
         add_stages(s, from + 1, to - 1, bytes);
         if (to < s->stages) {
@@ -225,24 +246,28 @@ static void add_between(ckpt_search *s, ckpt_instant after, ckpt_instant before,
 
 /* ---- in place ---- */
 
-/* Set whether the run is done in place. The instant must be a run. */
+/* Set whether the run is done in place. The instant must be a run, or before all runs. */
 static void refresh_inplace(ckpt_search *s, ckpt_instant at)
 {
     const int o = CKPT_INSTANT_OP(at);
     const int k = CKPT_INSTANT_STAGE(at);
-    if (!s->has_inplace || s->saved[o] == 0) {
+    if (!s->has_inplace || at < 0 || o >= s->count || (!s->has_variants && s->saved[o] == 0)) {
         return;
     }
-    const ckpt_graph_op *const op = &s->graph->op[o];
+    ckpt_stage *const stage = &s->stage[k];
+    const int slot = slot_of(stage, o);
+    const int way = stage->way[slot];
+    if (way < 0 || s->saved[way] == 0) {
+        return;
+    }
+    const ckpt_graph_op *const op = &s->graph->op[way];
     bool inplace = true;
     for (int i = 0; i < op->inplace_count && inplace; i++) {
         inplace = ckpt_search_next_use(s, op->inplace[i].in, at) < 0;
     }
-    ckpt_stage *const stage = &s->stage[k];
-    const int slot = slot_of(stage, o);
     if (stage->inplace[slot] != inplace) {
         stage->inplace[slot] = inplace;
-        stage->bytes[slot] += inplace ? -s->saved[o] : s->saved[o];
+        stage->bytes[slot] += inplace ? -s->saved[way] : s->saved[way];
         settle(s, k);
     }
 }
@@ -257,18 +282,20 @@ static bool stage_reserve(ckpt_stage *stage, ckpt_arena *arena)
     const int room = stage->room > 0 ? 2 * stage->room : 4;
     ckpt_stage grown = {
         .op = CKPT_NEW(arena, int, room),
+        .way = CKPT_NEW(arena, int, room),
         .bytes = CKPT_NEW(arena, ckpt_bytes, room),
         .index = CKPT_NEW(arena, int, room),
         .inplace = CKPT_NEW(arena, bool, room),
         .count = stage->count,
         .room = room,
     };
-    if (grown.op == NULL || grown.bytes == NULL || grown.index == NULL || grown.inplace == NULL) {
+    if (grown.op == NULL || grown.way == NULL || grown.bytes == NULL || grown.index == NULL || grown.inplace == NULL) {
         return false;
     }
     if (stage->count > 0) {
         const size_t count = (size_t)stage->count;
         memcpy(grown.op, stage->op, count * sizeof *grown.op);
+        memcpy(grown.way, stage->way, count * sizeof *grown.way);
         memcpy(grown.bytes, stage->bytes, count * sizeof *grown.bytes);
         memcpy(grown.index, stage->index, count * sizeof *grown.index);
         memcpy(grown.inplace, stage->inplace, count * sizeof *grown.inplace);
@@ -295,28 +322,43 @@ static bool recomputed_reserve(ckpt_search *s)
     return true;
 }
 
-/* All memory that adding the pair takes, before anything changes. */
-static bool pair_reserve(ckpt_search *s, int k, int v)
+/* All memory that a run in this way takes, before anything changes. */
+static bool way_reserve(ckpt_search *s, int way)
 {
-    const ckpt_graph_op *const op = &s->graph->op[v];
-    bool enough =
-        recomputed_reserve(s) && stage_reserve(&s->stage[k], s->arena) && instants_reserve(&s->runs[v], s->arena);
+    const ckpt_graph_op *const op = &s->graph->op[way];
+    bool enough = true;
     for (int i = 0; i < op->reads.count && enough; i++) {
         enough = instants_reserve(&s->uses[op->reads.at[i]], s->arena);
+    }
+    for (int i = 0; i < op->adds.count && enough; i++) {
+        enough = instants_reserve(&s->uses[op->adds.at[i]], s->arena);
+    }
+    for (int i = 0; s->has_variants && i < op->writes.count && enough; i++) {
+        enough = instants_reserve(&s->writes[op->writes.at[i]], s->arena);
     }
     s->failed = s->failed || !enough;
     return enough;
 }
 
-static void stage_insert(ckpt_stage *stage, int slot, int op, ckpt_bytes bytes, int index)
+static bool pair_reserve(ckpt_search *s, int k, int v)
+{
+    const bool enough =
+        recomputed_reserve(s) && stage_reserve(&s->stage[k], s->arena) && instants_reserve(&s->runs[v], s->arena);
+    s->failed = s->failed || !enough;
+    return enough;
+}
+
+static void stage_insert(ckpt_stage *stage, int slot, int op, int way, ckpt_bytes bytes, int index)
 {
     for (int i = stage->count++; i > slot; i--) {
         stage->op[i] = stage->op[i - 1];
+        stage->way[i] = stage->way[i - 1];
         stage->bytes[i] = stage->bytes[i - 1];
         stage->index[i] = stage->index[i - 1];
         stage->inplace[i] = stage->inplace[i - 1];
     }
     stage->op[slot] = op;
+    stage->way[slot] = way;
     stage->bytes[slot] = bytes;
     stage->index[slot] = index;
     stage->inplace[slot] = false;
@@ -327,27 +369,39 @@ static void stage_remove(ckpt_stage *stage, int slot)
     stage->count--;
     for (int i = slot; i < stage->count; i++) {
         stage->op[i] = stage->op[i + 1];
+        stage->way[i] = stage->way[i + 1];
         stage->bytes[i] = stage->bytes[i + 1];
         stage->index[i] = stage->index[i + 1];
         stage->inplace[i] = stage->inplace[i + 1];
     }
 }
 
-/* What lives on through the new run is what lives through the run behind it, less what that one writes itself. */
-static void pair_add(ckpt_search *s, int k, int v)
+/* The i-th buffer that a run reads or adds to, each once; -1: it is among those before. */
+static int used_at(const ckpt_graph_op *op, int i)
+{
+    if (i < op->reads.count) {
+        return op->reads.at[i];
+    }
+    const int b = op->adds.at[i - op->reads.count];
+    for (int r = 0; r < op->reads.count; r++) {
+        if (op->reads.at[r] == b) {
+            return -1;
+        }
+    }
+    return b;
+}
+
+/* A run more, in the place of nothing: what it reads lives up to it, what it writes lives from it. Returns the bytes
+ * that are live during the run and not through it. */
+static ckpt_bytes attach(ckpt_search *s, ckpt_instant at, int way)
 {
     const ckpt_graph *const graph = s->graph;
-    const ckpt_graph_op *const op = &graph->op[v];
-    const ckpt_instant at = CKPT_INSTANT(k, v);
-    ckpt_stage *const stage = &s->stage[k];
-    s->work += 10 + 10 * (op->reads.count + op->writes.count);
-    const int slot = slot_of(stage, v);
-    const int behind = stage->op[slot];
-    ckpt_bytes bytes = stage->bytes[slot] - s->own[behind] + op->workspace_bytes;
-    bytes += stage->inplace[slot] ? s->saved[behind] : 0;
-    for (int i = 0; i < op->reads.count; i++) {
-        const int b = op->reads.at[i];
-        if (ckpt_search_next_use(s, b, at) < 0) {
+    const ckpt_graph_op *const op = &graph->op[way];
+    const int used = op->reads.count + op->adds.count;
+    ckpt_bytes bytes = op->workspace_bytes;
+    for (int i = 0; i < used; i++) {
+        const int b = used_at(op, i);
+        if (b >= 0 && ckpt_search_next_use(s, b, at) < 0) {
             add_between(s, ckpt_search_last_event(s, b, at), at, graph->buffer[b].bytes);
             bytes += graph->buffer[b].bytes;
         }
@@ -360,24 +414,98 @@ static void pair_add(ckpt_search *s, int k, int v)
             add_between(s, ckpt_search_last_event(s, b, at), at, -graph->buffer[b].bytes);
         }
     }
-    stage_insert(stage, slot, v, bytes, s->recomputed_count);
-    settle(s, k);
-    s->recomputed[s->recomputed_count++] = at;
-    instants_add(&s->runs[v], at);
-    for (int i = 0; i < op->reads.count; i++) {
-        instants_add(&s->uses[op->reads.at[i]], at);
-    }
     s->time += op->time_ns;
+    return bytes;
 }
 
-static void pair_remove(ckpt_search *s, int k, int v)
+/* The run's uses and writes enter the lists. */
+static void enter(ckpt_search *s, ckpt_instant at, int way)
+{
+    const ckpt_graph_op *const op = &s->graph->op[way];
+    const int used = op->reads.count + op->adds.count;
+    for (int i = 0; i < used; i++) {
+        const int b = used_at(op, i);
+        if (b >= 0) {
+            s->missing -= s->has_variants && is_missing(s, b);
+            instants_add(&s->uses[b], at);
+            s->missing += s->has_variants && is_missing(s, b);
+        }
+    }
+    for (int i = 0; s->has_variants && i < op->writes.count; i++) {
+        const int b = op->writes.at[i];
+        s->missing -= is_missing(s, b);
+        instants_add(&s->writes[b], at);
+        s->missing += is_missing(s, b);
+    }
+}
+
+/* attach and enter undone. Returns what attach returned. The run's instant is in s->runs no more, unless writes have
+ * lists of their own. */
+static ckpt_bytes detach(ckpt_search *s, ckpt_instant at, int way)
 {
     const ckpt_graph *const graph = s->graph;
-    const ckpt_graph_op *const op = &graph->op[v];
+    const ckpt_graph_op *const op = &graph->op[way];
+    const int used = op->reads.count + op->adds.count;
+    ckpt_bytes bytes = op->workspace_bytes;
+    for (int i = 0; i < used; i++) {
+        const int b = used_at(op, i);
+        if (b < 0) {
+            continue;
+        }
+        s->missing -= s->has_variants && is_missing(s, b);
+        instants_remove(&s->uses[b], at);
+        s->missing += s->has_variants && is_missing(s, b);
+        if (ckpt_search_next_use(s, b, at) < 0) {
+            add_between(s, ckpt_search_last_event(s, b, at), at, -graph->buffer[b].bytes);
+            bytes += graph->buffer[b].bytes;
+        }
+    }
+    for (int i = 0; i < op->writes.count; i++) {
+        const int b = op->writes.at[i];
+        if (s->has_variants) {
+            s->missing -= is_missing(s, b);
+            instants_remove(&s->writes[b], at);
+            s->missing += is_missing(s, b);
+        }
+        if (ckpt_search_next_use(s, b, at) >= 0) {
+            add_between(s, ckpt_search_last_event(s, b, at), at, graph->buffer[b].bytes);
+        } else {
+            bytes += graph->buffer[b].bytes;
+        }
+    }
+    s->time -= op->time_ns;
+    return bytes;
+}
+
+/* What lives on through the new run is what lives through the run behind it, less what that one writes itself. */
+static void pair_add(ckpt_search *s, int k, int v, int way)
+{
+    const ckpt_graph_op *const op = &s->graph->op[way];
     const ckpt_instant at = CKPT_INSTANT(k, v);
     ckpt_stage *const stage = &s->stage[k];
     s->work += 10 + 10 * (op->reads.count + op->writes.count);
     const int slot = slot_of(stage, v);
+    const int behind = stage->way[slot];
+    ckpt_bytes bytes = stage->bytes[slot];
+    if (behind >= 0) {
+        bytes += (stage->inplace[slot] ? s->saved[behind] : 0) - s->own[behind];
+    }
+    bytes += attach(s, at, way);
+    stage_insert(stage, slot, v, way, bytes, s->recomputed_count);
+    settle(s, k);
+    s->recomputed[s->recomputed_count++] = at;
+    instants_add(&s->runs[v], at);
+    enter(s, at, way);
+}
+
+static void pair_remove(ckpt_search *s, int k, int v)
+{
+    const ckpt_instant at = CKPT_INSTANT(k, v);
+    ckpt_stage *const stage = &s->stage[k];
+    const int slot = slot_of(stage, v);
+    const int way = stage->way[slot];
+    const ckpt_graph_op *const op = &s->graph->op[way];
+    s->work += 10 + 10 * (op->reads.count + op->writes.count);
     const ckpt_instant moved = s->recomputed[--s->recomputed_count];
     const int index = stage->index[slot];
     s->recomputed[index] = moved;
@@ -386,20 +514,34 @@ static void pair_remove(ckpt_search *s, int k, int v)
     stage_remove(stage, slot);
     settle(s, k);
     instants_remove(&s->runs[v], at);
-    for (int i = 0; i < op->reads.count; i++) {
-        const int b = op->reads.at[i];
-        instants_remove(&s->uses[b], at);
-        if (ckpt_search_next_use(s, b, at) < 0) {
-            add_between(s, ckpt_search_last_event(s, b, at), at, -graph->buffer[b].bytes);
-        }
+    (void)detach(s, at, way);
+}
+
+/* Another way for a run that stays; -1: none, of an optional op. */
+static void rerun(ckpt_search *s, int k, int v, int way)
+{
+    const ckpt_instant at = CKPT_INSTANT(k, v);
+    ckpt_stage *const stage = &s->stage[k];
+    const int slot = slot_of(stage, v);
+    const int was = stage->way[slot];
+    s->work += 20;
+    if (stage->inplace[slot]) {
+        stage->bytes[slot] += s->saved[was];
+        stage->inplace[slot] = false;
     }
-    for (int i = 0; i < op->writes.count; i++) {
-        const int b = op->writes.at[i];
-        if (ckpt_search_next_use(s, b, at) >= 0) {
-            add_between(s, ckpt_search_last_event(s, b, at), at, graph->buffer[b].bytes);
-        }
+    stage->way[slot] = -1;
+    if (was >= 0) {
+        s->work += 10 * (s->graph->op[was].reads.count + s->graph->op[was].writes.count);
+        stage->bytes[slot] -= detach(s, at, was);
     }
-    s->time -= op->time_ns;
+    if (way >= 0) {
+        s->work += 10 * (s->graph->op[way].reads.count + s->graph->op[way].writes.count);
+        stage->bytes[slot] += attach(s, at, way);
+        enter(s, at, way);
+    }
+    stage->way[slot] = way;
+    settle(s, k);
+    refresh_inplace(s, at);
 }
 
 bool ckpt_search_has(const ckpt_search *search, int k, int v)
@@ -409,30 +551,71 @@ bool ckpt_search_has(const ckpt_search *search, int k, int v)
     return k != v && i < runs->count && runs->at[i] == CKPT_INSTANT(k, v);
 }
 
-bool ckpt_search_toggle(ckpt_search *search, int k, int v)
+int ckpt_search_way(const ckpt_search *search, int k, int v)
+{
+    const ckpt_stage *const stage = &search->stage[k];
+    const int slot = slot_of(stage, v);
+    return slot < stage->count && stage->op[slot] == v ? stage->way[slot] : -1;
+}
+
+/* The runs where a live range has come to end, or no longer ends, because of a run in this way. */
+static void refresh_around(ckpt_search *s, ckpt_instant at, int way)
+{
+    const ckpt_graph_op *const op = &s->graph->op[way];
+    const ckpt_list *const list[] = {&op->reads, &op->writes, &op->adds};
+    const int lists = s->has_variants ? 3 : 2; /* what adds is not recomputed */
+    for (int l = 0; l < lists; l++) {
+        for (int i = 0; i < list[l]->count; i++) {
+            refresh_inplace(s, ckpt_search_last_event(s, list[l]->at[i], at));
+        }
+    }
+}
+
+bool ckpt_search_set(ckpt_search *search, int k, int v, int way)
 {
     const ckpt_graph_op *const op = &search->graph->op[v];
-    if (search->vast || v >= k || k >= search->stages || !op->recompute || op->adds.count > 0) {
+    const bool first = k == v;
+    if (search->vast || v > k || k >= search->stages || v >= search->count ||
+        (first ? way < 0 && (!op->optional || search->runs[v].count > 1) : !op->recompute || op->adds.count > 0)) {
         return false;
     }
-    if (ckpt_search_has(search, k, v)) {
+    if (!first && way >= 0 && op->optional && ckpt_search_way(search, v, v) < 0) {
+        return false; /* it would be the first run, behind its place */
+    }
+    const ckpt_instant at = CKPT_INSTANT(k, v);
+    const int was = ckpt_search_way(search, k, v);
+    if (was == way ||
+        (way >= 0 && (search->graph->op[way].time_ns > INT64_MAX - 1 - search->time || !way_reserve(search, way)))) {
+        return false;
+    }
+    if (first || (was >= 0 && way >= 0)) {
+        rerun(search, k, v, way);
+    } else if (was >= 0) {
         pair_remove(search, k, v);
-    } else if (op->time_ns <= INT64_MAX - 1 - search->time && pair_reserve(search, k, v)) {
-        pair_add(search, k, v);
-        refresh_inplace(search, CKPT_INSTANT(k, v));
+    } else if (pair_reserve(search, k, v)) {
+        pair_add(search, k, v, way);
+        refresh_inplace(search, at);
     } else {
         return false;
     }
-    if (search->has_inplace) { /* the runs where a live range has come to end, or no longer ends */
-        const ckpt_instant at = CKPT_INSTANT(k, v);
-        for (int i = 0; i < op->reads.count; i++) {
-            refresh_inplace(search, ckpt_search_last_event(search, op->reads.at[i], at));
+    if (search->has_inplace) {
+        if (was >= 0) {
+            refresh_around(search, at, was);
         }
-        for (int i = 0; i < op->writes.count; i++) {
-            refresh_inplace(search, ckpt_search_last_event(search, op->writes.at[i], at));
+        if (way >= 0) {
+            refresh_around(search, at, way);
         }
     }
     return true;
+}
+
+bool ckpt_search_toggle(ckpt_search *search, int k, int v)
+{
+    if (v >= k) {
+        return false;
+    }
+    const int first = search->has_variants ? ckpt_search_way(search, v, v) : v;
+    return ckpt_search_set(search, k, v, ckpt_search_has(search, k, v) ? -1 : first >= 0 ? first : v);
 }
 
 /* ---- making, loading, writing ---- */
@@ -446,12 +629,14 @@ static ckpt_code take_arrays(ckpt_search *s, ckpt_err *err)
     s->stage = CKPT_NEW(s->arena, ckpt_stage, s->stages);
     s->runs = CKPT_NEW(s->arena, ckpt_instants, s->count);
     s->uses = CKPT_NEW(s->arena, ckpt_instants, s->graph->buffer_count);
-    s->own = CKPT_NEW(s->arena, ckpt_bytes, s->stages);
-    s->saved = CKPT_NEW(s->arena, ckpt_bytes, s->stages);
+    const size_t ways = (size_t)s->count + (size_t)s->graph->variant_count;
+    s->own = CKPT_NEW(s->arena, ckpt_bytes, ways);
+    s->saved = CKPT_NEW(s->arena, ckpt_bytes, ways);
+    s->writes = CKPT_NEW(s->arena, ckpt_instants, s->has_variants ? s->graph->buffer_count : 0);
     s->most = CKPT_NEW(s->arena, ckpt_bytes, 2 * s->leaves);
     s->added = CKPT_NEW(s->arena, ckpt_bytes, 2 * s->leaves);
     if (s->stage == NULL || s->runs == NULL || s->uses == NULL || s->own == NULL || s->saved == NULL ||
-        s->most == NULL || s->added == NULL) {
+        s->writes == NULL || s->most == NULL || s->added == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", s->count);
     }
     return CKPT_OK;
@@ -497,6 +682,17 @@ static ckpt_bytes saved_bytes(const ckpt_graph *graph, const ckpt_graph_op *op)
     return bytes;
 }
 
+static void way_init(ckpt_search *s, int way)
+{
+    const ckpt_graph_op *const op = &s->graph->op[way];
+    s->own[way] = op->workspace_bytes;
+    for (int i = 0; i < op->writes.count; i++) {
+        s->own[way] += s->graph->buffer[op->writes.at[i]].bytes;
+    }
+    s->saved[way] = saved_bytes(s->graph, op);
+    s->has_inplace = s->has_inplace || s->saved[way] > 0;
+}
+
 static bool op_init(ckpt_search *s, int o)
 {
     const ckpt_graph_op *const op = &s->graph->op[o];
@@ -504,6 +700,10 @@ static bool op_init(ckpt_search *s, int o)
         return false;
     }
     instants_add(&s->runs[o], CKPT_INSTANT(o, o));
+    if (op->optional) {
+        stage_insert(&s->stage[o], 0, o, -1, 0, -1);
+        return true;
+    }
     bool enough = true;
     for (int i = 0; i < op->reads.count && enough; i++) {
         enough = use_add(s, op->reads.at[i], CKPT_INSTANT(o, o));
@@ -511,23 +711,27 @@ static bool op_init(ckpt_search *s, int o)
     for (int i = 0; i < op->adds.count && enough; i++) {
         enough = use_add(s, op->adds.at[i], CKPT_INSTANT(o, o));
     }
-    s->own[o] = op->workspace_bytes;
-    for (int i = 0; i < op->writes.count; i++) {
-        s->own[o] += s->graph->buffer[op->writes.at[i]].bytes;
+    for (int i = 0; s->has_variants && i < op->writes.count && enough; i++) {
+        enough = instants_reserve(&s->writes[op->writes.at[i]], s->arena);
+        if (enough) {
+            instants_add(&s->writes[op->writes.at[i]], CKPT_INSTANT(o, o));
+        }
     }
-    s->saved[o] = saved_bytes(s->graph, op);
-    s->has_inplace = s->has_inplace || s->saved[o] > 0;
     s->time += op->time_ns;
-    stage_insert(&s->stage[o], 0, o, s->own[o], -1);
+    stage_insert(&s->stage[o], 0, o, o, s->own[o], -1);
     return enough;
 }
 
 ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *arena, ckpt_search *search, ckpt_err *err)
 {
-    *search = (ckpt_search){.graph = graph, .arena = arena, .count = graph->op_count};
+    *search = (ckpt_search){
+        .graph = graph, .arena = arena, .count = graph->op_count, .has_variants = ckpt_graph_has_variants(graph)};
     search->stages = search->count + (graph->outputs.count > 0);
     search->vast = is_vast(graph);
     CKPT_TRY(take_arrays(search, err));
+    for (int way = 0; way < graph->op_count + graph->variant_count; way++) {
+        way_init(search, way);
+    }
     bool enough = true;
     for (int o = 0; o < search->count && enough; o++) {
         enough = op_init(search, o);
@@ -535,7 +739,7 @@ ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *arena, ckpt_sear
     if (search->stages > search->count && enough) {
         enough = stage_reserve(&search->stage[search->count], arena);
         if (enough) {
-            stage_insert(&search->stage[search->count], 0, search->count, 0, -1);
+            stage_insert(&search->stage[search->count], 0, search->count, -1, 0, -1);
         }
     }
     for (int i = 0; i < graph->outputs.count && enough; i++) {
@@ -545,7 +749,7 @@ ckpt_code ckpt_search_init(const ckpt_graph *graph, ckpt_arena *arena, ckpt_sear
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", search->count);
     }
     for (int i = 0; i < search->leaves; i++) { /* leaves behind the last stage never hold the most */
-        search->most[search->leaves + i] = i < search->stages ? search->own[i] : INT64_MIN / 2;
+        search->most[search->leaves + i] = i < search->stages ? search->stage[i].bytes[0] : INT64_MIN / 2;
     }
     for (int node = search->leaves - 1; node > 0; node--) {
         const ckpt_bytes left = search->most[2 * node];
@@ -605,26 +809,35 @@ ckpt_instant ckpt_search_over(const ckpt_search *search, ckpt_bytes above, uint6
 
 void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence)
 {
-    ckpt_search_assign(search, NULL, 0);
-    int k = 0;
+    ckpt_search_assign(search, NULL, NULL, 0);
+    int k = 0; /* the op whose first run is due */
     for (int t = 0; t < sequence->count; t++) {
-        const int v = sequence->op[t];
-        if (v == k) {
-            k++;
-        } else if (v >= 0 && v < k && k < search->stages && !ckpt_search_has(search, k, v)) {
-            (void)ckpt_search_toggle(search, k, v);
+        const int run = sequence->op[t];
+        if (run < 0 || run >= search->count + search->graph->variant_count) {
+            continue;
+        }
+        const int v = ckpt_run_base(search->graph, run);
+        if (v >= k) {
+            (void)ckpt_search_set(search, v, v, run);
+            k = v + 1;
+        } else if (k < search->stages && !ckpt_search_has(search, k, v)) {
+            (void)ckpt_search_set(search, k, v, run);
         }
     }
 }
 
-void ckpt_search_assign(ckpt_search *search, const ckpt_instant *pair, int count)
+void ckpt_search_assign(ckpt_search *search, const ckpt_instant *pair, const int *way, int count)
 {
     while (search->recomputed_count > 0) {
         const ckpt_instant last = search->recomputed[search->recomputed_count - 1];
-        (void)ckpt_search_toggle(search, CKPT_INSTANT_STAGE(last), CKPT_INSTANT_OP(last));
+        (void)ckpt_search_set(search, CKPT_INSTANT_STAGE(last), CKPT_INSTANT_OP(last), -1);
+    }
+    for (int o = 0; search->has_variants && o < search->count; o++) {
+        (void)ckpt_search_set(search, o, o, way != NULL ? way[count + o] : search->graph->op[o].optional ? -1 : o);
     }
     for (int i = 0; i < count; i++) {
-        (void)ckpt_search_toggle(search, CKPT_INSTANT_STAGE(pair[i]), CKPT_INSTANT_OP(pair[i]));
+        const int v = CKPT_INSTANT_OP(pair[i]);
+        (void)ckpt_search_set(search, CKPT_INSTANT_STAGE(pair[i]), v, way != NULL ? way[i] : v);
     }
 }
 
@@ -632,8 +845,8 @@ void ckpt_search_write(const ckpt_search *search, ckpt_order *order)
 {
     for (int k = 0; k < search->stages; k++) {
         for (int i = 0; i < search->stage[k].count; i++) {
-            if (search->stage[k].op[i] < search->count) {
-                ckpt_order_add(order, search->stage[k].op[i]);
+            if (search->stage[k].way[i] >= 0) {
+                ckpt_order_add(order, search->stage[k].way[i]);
             }
         }
     }
