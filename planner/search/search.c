@@ -293,6 +293,18 @@ static void start_from(improver *m, const ckpt_candidates *candidates)
     }
 }
 
+/* Nothing recomputed, and the ways as they are, unless that leaves something missing. */
+static void keep_ways(ckpt_search *s)
+{
+    while (s->recomputed_count > 0) {
+        const ckpt_instant last = s->recomputed[s->recomputed_count - 1];
+        (void)ckpt_search_set(s, CKPT_INSTANT_STAGE(last), CKPT_INSTANT_OP(last), -1);
+    }
+    if (s->missing > 0) {
+        ckpt_search_assign(s, NULL, NULL, 0);
+    }
+}
+
 /* Annealing from nothing recomputed and from what was given, several times; then from the best, less hot. One long
  * annealing often ends where a few large buffers are wrongly kept, and only a new start gets out of that. */
 static void search_within(improver *m, const ckpt_candidates *given, int64_t work)
@@ -306,8 +318,12 @@ static void search_within(improver *m, const ckpt_candidates *given, int64_t wor
     for (int r = 0; r < rounds && !is_enough(m); r++) {
         plan.width = r % 2 == 0 ? WIDE : NARROW;
         ckpt_search_assign(&m->w.search, NULL, NULL, 0);
-        if (r % 4 == 3 && given->count > 0) {
-            ckpt_search_load(&m->w.search, &given->candidate[r / 4 % given->count].sequence);
+        const bool variants = m->w.search.has_variants;
+        if ((r % 4 == 3 || variants) && given->count > 0) {
+            ckpt_search_load(&m->w.search, &given->candidate[(variants ? r : r / 4) % given->count].sequence);
+        }
+        if (r % 4 != 3 && variants) {
+            keep_ways(&m->w.search);
         }
         anneal(m, &plan);
     }

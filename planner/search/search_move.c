@@ -249,6 +249,22 @@ static void exchange(ckpt_searcher *w)
     }
 }
 
+/* After a change of ways: drop what a larger workspace has no room for, or take out what a smaller one makes needless. */
+static void follow(ckpt_searcher *w)
+{
+    for (int i = 0; i < EXCHANGES; i++) {
+        const int before = w->log_count;
+        if (w->search.most[1] > w->limit) {
+            drop(w);
+            continue;
+        }
+        take_out_any(w);
+        if (w->search.most[1] > w->limit || w->search.missing > 0) {
+            ckpt_move_undo(w, before);
+        }
+    }
+}
+
 void ckpt_move_any(ckpt_searcher *w)
 {
     const bool over = w->search.most[1] > w->aim;
@@ -261,6 +277,9 @@ void ckpt_move_any(ckpt_searcher *w)
     }
     if (w->choice_count > 0 && once_in(w, 3)) {
         ckpt_move_way(w);
+        if (w->log_count > 0 && once_in(w, 2)) {
+            follow(w);
+        }
     } else if (kind < drops) {
         drop(w);
     } else if (kind < drops + 5) {

@@ -103,9 +103,91 @@ static int other_way(const ckpt_searcher *w, int k, int v, int turn)
     return run != ckpt_search_way(s, k, v) && ckpt_run_allowed(s->graph, run, w->options) ? run : -1;
 }
 
+static bool reads(const ckpt_graph_op *way, int b)
+{
+    for (int i = 0; i < way->reads.count; i++) {
+        if (way->reads.at[i] == b) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Do the run of a use of b in a way that does not read b. False: it has none. */
+static bool unread(ckpt_searcher *w, int b, ckpt_instant use)
+{
+    const ckpt_search *const s = &w->search;
+    const int v = CKPT_INSTANT_OP(use);
+    const int k = CKPT_INSTANT_STAGE(use);
+    if (v >= s->count) {
+        return false;
+    }
+    const int turns = ckpt_way_count(s->graph, v);
+    const int first = ckpt_search_roll(w, turns);
+    for (int turn = first; turn < first + turns; turn++) {
+        const int way = other_way(w, k, v, turn);
+        if (way >= 0 && !reads(&s->graph->op[way], b) && change(w, k, v, way, false)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Faster ways for runs of stages from .. to, as far as the limit allows. */
+static void hurry(ckpt_searcher *w, int from, int to)
+{
+    const ckpt_search *const s = &w->search;
+    for (int c = 0; c < w->choice_count; c++) {
+        const int v = w->choice[c];
+        for (int i = 0; i < s->runs[v].count; i++) {
+            const int k = CKPT_INSTANT_STAGE(s->runs[v].at[i]);
+            for (int turn = 0; k >= from && k <= to && turn < ckpt_way_count(s->graph, v); turn++) {
+                const ckpt_ns time = s->time;
+                const int before = w->log_count;
+                const int way = other_way(w, k, v, turn);
+                const bool faster =
+                    way >= 0 && s->graph->op[way].time_ns < s->graph->op[ckpt_search_way(s, k, v)].time_ns;
+                if (faster && change(w, k, v, way, false) && (s->time >= time || s->most[1] > w->limit)) {
+                    ckpt_move_undo(w, before);
+                }
+            }
+        }
+    }
+}
+
+/* End a buffer's live range earlier: its last readers are done without it. What runs meanwhile has its room. */
+static void shorten(ckpt_searcher *w)
+{
+    const ckpt_search *const s = &w->search;
+    const int v = w->choice[ckpt_search_roll(w, w->choice_count)];
+    const int k = CKPT_INSTANT_STAGE(s->runs[v].at[ckpt_search_roll(w, s->runs[v].count)]);
+    const int way = ckpt_search_way(s, k, v);
+    if (way < 0 || s->graph->op[way].reads.count == 0) {
+        return;
+    }
+    const int b = s->graph->op[way].reads.at[ckpt_search_roll(w, s->graph->op[way].reads.count)];
+    ckpt_instant last = CKPT_INSTANT(k, v);
+    for (ckpt_instant use = last; use >= 0; use = ckpt_search_next_use(s, b, use)) {
+        last = use;
+    }
+    const ckpt_instant written = ckpt_search_last_write(s, b, last);
+    ckpt_instant use = last;
+    while (use > written && unread(w, b, use)) {
+        use = ckpt_search_last_event(s, b, use);
+    }
+    if (use < last) {
+        hurry(w, use < 0 ? 0 : CKPT_INSTANT_STAGE(use), CKPT_INSTANT_STAGE(last));
+    }
+}
+
 void ckpt_move_way(ckpt_searcher *w)
 {
     const ckpt_search *const s = &w->search;
+    w->log_max = CKPT_SEARCH_LOG; /* half a change of ways is none */
+    if (ckpt_search_roll(w, 16) == 0) {
+        shorten(w);
+        return;
+    }
     int v = w->choice[ckpt_search_roll(w, w->choice_count)];
     int k = CKPT_INSTANT_STAGE(s->runs[v].at[ckpt_search_roll(w, s->runs[v].count)]);
     if (ckpt_search_roll(w, 4) == 0) { /* the run of the peak */
@@ -115,7 +197,6 @@ void ckpt_move_way(ckpt_searcher *w)
             k = CKPT_INSTANT_STAGE(most);
         }
     }
-    w->log_max = CKPT_SEARCH_LOG; /* half a change of ways is none */
     const int way = other_way(w, k, v, ckpt_search_roll(w, 1 << 20));
     if (way >= 0) {
         (void)change(w, k, v, way, ckpt_search_roll(w, 2) == 0);
