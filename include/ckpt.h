@@ -261,11 +261,12 @@ typedef enum ckpt_plan_action {
 } ckpt_plan_action;
 
 typedef struct ckpt_plan_step {
-    int32_t action;     /* ckpt_plan_action */
-    int32_t index;      /* of the op or buffer in its graph; -1 in a plan that was read from JSON */
-    int32_t recomputed; /* run: 1: the op has run before */
-    int32_t inplace;    /* run: 1: outputs take the places of the inputs that the op names for them */
-    const char *name;   /* of the op or buffer */
+    int32_t action;      /* ckpt_plan_action */
+    int32_t index;       /* of the op or buffer in its graph; -1 in a plan that was read from JSON */
+    int32_t recomputed;  /* run: 1: the op has run before */
+    int32_t inplace;     /* run: 1: outputs take the places of the inputs that the op names for them */
+    const char *name;    /* of the op or buffer */
+    const char *variant; /* run: how the op is done; NULL: in its own way */
 } ckpt_plan_step;
 
 /* Bytes [offset, offset + bytes) of the arena in the steps first_step..last_step, both included. */

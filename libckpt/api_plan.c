@@ -42,7 +42,7 @@ static ckpt_code show(ckpt_owned_plan *own, ckpt_err *err)
     }
     for (int i = 0; i < plan->step_count; i++) {
         const ckpt_step *const s = &plan->step[i];
-        own->step[i] = (ckpt_plan_step){(int32_t)s->kind, s->target, s->recomputed, s->inplace, s->name};
+        own->step[i] = (ckpt_plan_step){(int32_t)s->kind, s->target, s->recomputed, s->inplace, s->name, s->variant};
     }
     for (int i = 0; i < plan->allocation_count; i++) {
         const ckpt_allocation *const a = &plan->allocation[i];

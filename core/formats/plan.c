@@ -226,19 +226,26 @@ static ckpt_code index_graph(binder *b, ckpt_arena *scratch)
 
 static ckpt_code bind_variant(const binder *b, int i, const ckpt_step *step)
 {
-    const ckpt_graph_op *const op = step->kind == CKPT_RUN ? &b->graph->op[b->target[i]] : NULL;
-    b->way[i] = 0;
-    if (step->variant == NULL || (op->variant != NULL && strcmp(op->variant, step->variant) == 0)) {
-        return CKPT_OK;
-    }
-    for (int k = 0; k < op->variant_count; k++) {
-        if (strcmp(b->graph->op[op->first_variant + k].variant, step->variant) == 0) {
+    const ckpt_graph_op *const op = &b->graph->op[b->target[i]];
+    const bool own = step->variant == NULL || (op->variant != NULL && strcmp(op->variant, step->variant) == 0);
+    bool inexact = false;
+    b->way[i] = own ? 0 : -1;
+    for (int k = 0; k < op->variant_count && b->way[i] < 0; k++) {
+        const ckpt_graph_op *const way = &b->graph->op[op->first_variant + k];
+        if (strcmp(way->variant, step->variant) == 0) {
             b->way[i] = k + 1;
-            return CKPT_OK;
+            inexact = way->inexact;
         }
     }
-    return CKPT_FAIL(b->err, CKPT_BAD_INPUT, "step %d: run \"%.80s\" as variant \"%.80s\", which the op does not have",
-                     i, step->name, step->variant);
+    if (b->way[i] < 0) {
+        return CKPT_FAIL(b->err, CKPT_BAD_INPUT,
+                         "step %d: run \"%.80s\" as variant \"%.80s\", which the op does not have", i, step->name,
+                         step->variant);
+    }
+    return inexact == step->inexact
+               ? CKPT_OK
+               : CKPT_FAIL(b->err, CKPT_BAD_INPUT, "step %d: run \"%.80s\" gives %s bits, and the plan says %s", i,
+                           step->name, inexact ? "other" : "the same", step->inexact ? "other" : "the same");
 }
 
 static ckpt_code bind_steps(const binder *b, const ckpt_plan *plan)
@@ -251,7 +258,10 @@ static ckpt_code bind_steps(const binder *b, const ckpt_plan *plan)
                              "step %d: %s \"%.80s\", which graph \"%.60s\" does not have: the plan is of another model",
                              i, ckpt_step_kind_name(step->kind), step->name, b->graph->name);
         }
-        CKPT_TRY(bind_variant(b, i, step));
+        b->way[i] = 0;
+        if (step->kind == CKPT_RUN) {
+            CKPT_TRY(bind_variant(b, i, step));
+        }
     }
     return CKPT_OK;
 }

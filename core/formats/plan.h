@@ -18,6 +18,7 @@ typedef struct ckpt_step {
     bool recomputed;     /* run: not the first run of this op */
     bool inplace;        /* run: outputs take the memory of the inputs that the op names for it */
     const char *variant; /* run: how, where that is not the op's own way; else NULL */
+    bool inexact;        /* run: what it writes has other bits than by the op's own way */
     int way;             /* run: 0, or the number of that variant among its op's, from 1; set by ckpt_plan_bind */
 } ckpt_step;
 
@@ -37,6 +38,7 @@ static inline ckpt_step ckpt_step_run(const ckpt_graph *graph, int run)
                        .name = graph->op[op].name,
                        .target = op,
                        .variant = way > 0 ? graph->op[run].variant : NULL,
+                       .inexact = graph->op[run].inexact,
                        .way = way};
 }
 

@@ -207,11 +207,15 @@ static ckpt_code read_step(const reader *r, const ckpt_item *item, ckpt_step *st
     CKPT_TRY(ckpt_member_bool(item, "again", false, &step->recomputed, r->err));
     CKPT_TRY(ckpt_member_bool(item, "inplace", false, &step->inplace, r->err));
     CKPT_TRY(ckpt_member_text(item, "variant", NULL, r->out, &step->variant, r->err));
-    if (step->kind != CKPT_RUN && (step->recomputed || step->inplace || step->variant != NULL)) {
+    bool exact = true;
+    CKPT_TRY(ckpt_member_bool(item, "exact", true, &exact, r->err));
+    step->inexact = !exact;
+    if (step->kind != CKPT_RUN && (step->recomputed || step->inplace || step->inexact || step->variant != NULL)) {
         return ckpt_item_fail(item, r->err, "found \"%s\" on a step that is no run",
-                              step->recomputed ? "again"
-                              : step->inplace  ? "inplace"
-                                               : "variant");
+                              step->recomputed        ? "again"
+                              : step->inplace         ? "inplace"
+                              : step->variant != NULL ? "variant"
+                                                      : "exact");
     }
     return CKPT_OK;
 }
@@ -417,6 +421,9 @@ static void write_steps(const ckpt_plan *plan, ckpt_json_writer *w)
         }
         if (step->variant != NULL) {
             ckpt_json_put_text(w, "variant", step->variant);
+        }
+        if (step->inexact) {
+            ckpt_json_put_bool(w, "exact", false);
         }
         ckpt_json_end(w);
     }

@@ -115,6 +115,16 @@ typedef struct ckpt_layer_report {
     ckpt_ns recompute_ns;     /* in recomputations, of all its forward ops */
 } ckpt_layer_report;
 
+/* An op that runs by a variant, or an optional op that runs. Sums are over all its runs. */
+typedef struct ckpt_way_report {
+    const char *op, *variant; /* variant NULL: its own way, of an optional op */
+    int runs;
+    bool inexact;
+    ckpt_ns saved_ns;           /* against its own way, or not running; below zero: slower */
+    ckpt_bytes spared_bytes;    /* of what one run needs to read, less than its own way does */
+    ckpt_bytes workspace_bytes; /* of one run, more than its own way takes */
+} ckpt_way_report;
+
 typedef struct ckpt_more {
     const char *step; /* "10 %", "1 GiB" */
     ckpt_bytes budget_bytes;
@@ -127,7 +137,10 @@ typedef struct ckpt_explanation {
     const ckpt_plan *plan;
     const ckpt_layer_report *layer; /* of all micro-batches together */
     int layer_count;
-    int batches; /* micro-batches; 0: the graph has none */
+    int batches;                /* micro-batches; 0: the graph has none */
+    const ckpt_way_report *way; /* in the order of first runs */
+    int way_count;
+    bool fastest; /* every op runs once, in the fastest way that it may: more budget buys nothing */
     ckpt_more more[CKPT_MORE_MAX];
     int more_count;
 } ckpt_explanation;

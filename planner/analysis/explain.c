@@ -1,10 +1,12 @@
 /* What a plan does to each layer, and what more budget would buy. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner/analysis/analysis.h"
 #include "planner/replay/clock.h"
 #include "planner/schedule/batches.h"
+#include "planner/schedule/ways.h"
 
 enum { WIDTH_MAX = 60 };
 
@@ -192,6 +194,53 @@ static ckpt_code explain_layers(const ckpt_plan *plan, const ckpt_graph *graph, 
     return CKPT_OK;
 }
 
+static ckpt_bytes list_bytes(const ckpt_graph *graph, const ckpt_list *list)
+{
+    ckpt_bytes sum = 0;
+    for (int i = 0; i < list->count; i++) {
+        sum += graph->buffer[list->at[i]].bytes;
+    }
+    return sum;
+}
+
+/* A row for every way that an op runs in and that is not its own, and for optional ops. */
+static ckpt_code explain_ways(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                              ckpt_explanation *explanation, ckpt_err *err)
+{
+    const size_t ways = (size_t)graph->op_count + (size_t)graph->variant_count;
+    if (!ckpt_graph_has_variants(graph)) {
+        return CKPT_OK;
+    }
+    ckpt_way_report *const row = CKPT_NEW(out, ckpt_way_report, ways);
+    int *const row_of = CKPT_NEW(out, int, ways); /* + 1; 0: none yet */
+    if (row == NULL || row_of == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "variants of %d ops", graph->op_count);
+    }
+    explanation->way = row;
+    for (int i = 0; i < plan->step_count; i++) {
+        const ckpt_step *const step = &plan->step[i];
+        if (step->kind != CKPT_RUN || (step->way == 0 && !graph->op[step->target].optional)) {
+            continue;
+        }
+        const ckpt_graph_op *const way = ckpt_step_op(graph, step);
+        const ckpt_graph_op *const own = &graph->op[step->target];
+        int *const at = &row_of[way - graph->op];
+        if (*at == 0) {
+            *at = ++explanation->way_count;
+            row[*at - 1] = (ckpt_way_report){
+                .op = own->name,
+                .variant = step->variant,
+                .inexact = way->inexact,
+                .spared_bytes = own->optional ? 0 : list_bytes(graph, &own->reads) - list_bytes(graph, &way->reads),
+                .workspace_bytes = way->workspace_bytes - (own->optional ? 0 : own->workspace_bytes),
+            };
+        }
+        row[*at - 1].runs++;
+        row[*at - 1].saved_ns += (own->optional ? 0 : own->time_ns) - way->time_ns;
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code buy(const ckpt_graph *graph, const char *strategy, const ckpt_plan_options *options, ckpt_bytes step,
                      const char *name, ckpt_arena *out, ckpt_explanation *explanation, ckpt_err *err)
 {
@@ -222,7 +271,13 @@ ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *graph, const cha
     const ckpt_bytes gib = (ckpt_bytes)1 << 30;
     *explanation = (ckpt_explanation){.plan = plan};
     CKPT_TRY(explain_layers(plan, graph, out, explanation, err));
-    if (plan->time_ns <= plan->keep_all_time_ns) {
+    CKPT_TRY(explain_ways(plan, graph, out, explanation, err));
+    ckpt_ns least = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        least += ckpt_fastest_way(graph, o, options); /* sums were checked with the graph */
+    }
+    explanation->fastest = plan->time_ns <= least;
+    if (explanation->fastest) {
         return CKPT_OK;
     }
     CKPT_TRY(buy(graph, strategy, options, plan->budget_bytes / 10, "10 %", out, explanation, err));
@@ -273,7 +328,40 @@ static void add_more(ckpt_text *text, const ckpt_plan *plan, const ckpt_more *mo
     } else {
         ckpt_text_add(text, "the step takes %s: %s or %.2f %% less%s\n", ckpt_ns_show(more->plan->time_ns, b),
                       ckpt_ns_show(saved, c), 100 * (double)saved / (double)plan->time_ns,
-                      more->plan->time_ns <= plan->keep_all_time_ns ? ", as long as keep-all" : "");
+                      more->plan->time_ns == plan->keep_all_time_ns ? ", as long as keep-all" : "");
+    }
+}
+
+/* Right-aligned with its sign, "-" for nothing. */
+static void add_signed(ckpt_text *text, int64_t amount, const char *(*show)(int64_t, char *))
+{
+    char cell[CKPT_UNITS_TEXT];
+    char shown[CKPT_UNITS_TEXT + 2] = "-";
+    if (amount != 0) {
+        snprintf(shown, sizeof shown, "%s%s", amount < 0 ? "-" : "", show(amount < 0 ? -amount : amount, cell));
+    }
+    ckpt_text_add(text, " %10s", shown);
+}
+
+static void add_ways(ckpt_text *text, const ckpt_explanation *explanation)
+{
+    int width = 12;
+    for (int i = 0; i < explanation->way_count; i++) {
+        const int length = (int)strnlen(explanation->way[i].op, WIDTH_MAX);
+        width = length > width ? length : width;
+    }
+    if (explanation->way_count > 0) {
+        ckpt_text_add(text, "\n%-*s %-10s %-5s %4s %10s %10s %10s\n", width, "op", "variant", "bits", "runs", "saves",
+                      "reads less", "workspace");
+    }
+    for (int i = 0; i < explanation->way_count; i++) {
+        const ckpt_way_report *const row = &explanation->way[i];
+        ckpt_text_add(text, "%-*s %-10s %-5s %4d", width, row->op, row->variant != NULL ? row->variant : "runs",
+                      row->inexact ? "other" : "same", row->runs);
+        add_signed(text, row->saved_ns, ckpt_ns_show);
+        add_signed(text, row->spared_bytes, ckpt_bytes_show);
+        add_signed(text, row->workspace_bytes, ckpt_bytes_show);
+        ckpt_text_add(text, "\n");
     }
 }
 
@@ -302,11 +390,13 @@ void ckpt_explanation_text(const ckpt_explanation *explanation, ckpt_text *text)
         add_row(text, width, host, decision_text(row), row);
     }
     add_row(text, width, host, "", &sum);
+    add_ways(text, explanation);
     for (int i = 0; i < explanation->more_count; i++) {
         add_more(text, plan, &explanation->more[i]);
     }
-    if (plan->time_ns <= plan->keep_all_time_ns) {
-        ckpt_text_add(text, "more budget buys nothing: the step takes no longer than keep-all\n");
+    if (explanation->fastest) {
+        ckpt_text_add(text, "more budget buys nothing: the step takes no longer than %s\n",
+                      plan->time_ns < plan->keep_all_time_ns ? "every op once in its fastest way" : "keep-all");
     }
 }
 
@@ -327,6 +417,20 @@ void ckpt_explanation_members(const ckpt_explanation *explanation, ckpt_json_wri
         ckpt_json_end(w);
     }
     ckpt_json_end(w);
+    if (explanation->way_count > 0) {
+        ckpt_json_begin_array(w, "variants", CKPT_JSON_ROWS);
+        for (int i = 0; i < explanation->way_count; i++) {
+            const ckpt_way_report *const row = &explanation->way[i];
+            ckpt_json_begin_object(w, NULL, CKPT_JSON_TIGHT);
+            ckpt_json_put_text(w, "op", row->op);
+            ckpt_json_put_or_empty(w, "variant", row->variant);
+            ckpt_json_put_bool(w, "exact", !row->inexact);
+            CKPT_JSON_INTS(w, {"runs", row->runs}, {"saved_ns", row->saved_ns}, {"spared_bytes", row->spared_bytes},
+                           {"workspace_bytes", row->workspace_bytes});
+            ckpt_json_end(w);
+        }
+        ckpt_json_end(w);
+    }
     ckpt_json_begin_array(w, "more_budget", CKPT_JSON_ROWS);
     for (int i = 0; i < explanation->more_count; i++) {
         const ckpt_more *const more = &explanation->more[i];

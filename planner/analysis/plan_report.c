@@ -75,6 +75,27 @@ static void add_layers(ckpt_text *text, const ckpt_plan *plan, const int layers[
     ckpt_text_add(text, "\n");
 }
 
+/* Runs by variants of their ops, and how many give other bits than the op's own way. */
+static void count_variants(const ckpt_plan *plan, int *runs, int *inexact)
+{
+    *runs = *inexact = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        *runs += plan->step[i].variant != NULL;
+        *inexact += plan->step[i].inexact;
+    }
+}
+
+static void add_variants(ckpt_text *text, const ckpt_plan *plan)
+{
+    int runs = 0;
+    int inexact = 0;
+    count_variants(plan, &runs, &inexact);
+    if (runs > 0) {
+        ckpt_text_add(text, "%-14s %d runs are by variants of their ops; %d of them give other bits\n", "variants",
+                      runs, inexact);
+    }
+}
+
 static void add_fit(ckpt_text *text, const ckpt_plan *plan, bool estimated)
 {
     char shown[CKPT_UNITS_TEXT];
@@ -90,9 +111,10 @@ static void add_fit(ckpt_text *text, const ckpt_plan *plan, bool estimated)
     add_bytes(text, "peak", plan->peak_bytes, more);
     snprintf(more, sizeof more, ", %s", ckpt_ns_show(plan->keep_all_time_ns, shown));
     add_bytes(text, "keep-all", plan->keep_all_peak_bytes, more);
-    ckpt_text_add(text, "%-14s %s: %+.2f %% over keep-all\n", "step time", ckpt_ns_show(plan->time_ns, shown),
-                  100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns));
+    const double over = 100 * ckpt_excess(plan->time_ns, plan->keep_all_time_ns);
+    ckpt_text_add(text, "%-14s %s: %+.2f %% over keep-all\n", "step time", ckpt_ns_show(plan->time_ns, shown), over);
     add_layers(text, plan, layers);
+    add_variants(text, plan);
     if (plan->offload_bytes > 0) {
         snprintf(more, sizeof more, " copied to the host, which holds %s", ckpt_bytes_show(plan->host_bytes, shown));
         add_bytes(text, "offload", plan->offload_bytes, more);
@@ -143,6 +165,12 @@ static void put_fit(ckpt_json_writer *w, const ckpt_plan *plan)
                    {"recompute_ns", plan->recompute_ns}, {"offload_bytes", plan->offload_bytes},
                    {"host_bytes", plan->host_bytes}, {"kept_layers", layers[CKPT_KEEP]},
                    {"recomputed_layers", layers[CKPT_RECOMPUTE]}, {"offloaded_layers", layers[CKPT_OFFLOADED]});
+    int runs = 0;
+    int inexact = 0;
+    count_variants(plan, &runs, &inexact);
+    if (runs > 0) {
+        CKPT_JSON_INTS(w, {"variant_runs", runs}, {"inexact_runs", inexact});
+    }
 }
 
 static void put_bound(ckpt_json_writer *w, const ckpt_plan *plan)
