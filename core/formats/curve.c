@@ -128,18 +128,24 @@ static ckpt_code read_all(const reader *r, const ckpt_item *root)
     return read_curve(r, root);
 }
 
+ckpt_code ckpt_curve_item(const ckpt_item *root, ckpt_arena *out, const ckpt_curve **curve, ckpt_err *err)
+{
+    const reader r = {out, CKPT_NEW(out, ckpt_curve, 1), err};
+    if (r.curve == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", ckpt_json_source(root->json));
+    }
+    CKPT_TRY(read_all(&r, root));
+    *curve = r.curve;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_curve_read(const char *path, ckpt_arena *out, const ckpt_curve **curve, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, "ckpt-sweep", &json, &root, err));
-    const reader r = {out, CKPT_NEW(out, ckpt_curve, 1), err};
-    const ckpt_code code =
-        r.curve != NULL ? read_all(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    const ckpt_code code = ckpt_curve_item(&root, out, curve, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *curve = r.curve;
-    }
     return code;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/status.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
+#include "core/json/json.h"
 
 /* A plan under one budget. */
 typedef struct ckpt_curve_point {
@@ -44,6 +45,8 @@ typedef struct ckpt_curve {
 
 /* Errors: CKPT_BAD_INPUT ("file:line:column: found, wanted"), CKPT_IO, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_curve_read(const char *path, ckpt_arena *out, const ckpt_curve **curve, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_curve_item(const ckpt_item *root, ckpt_arena *out, const ckpt_curve **curve,
+                                        ckpt_err *err);
 void ckpt_curve_write(const ckpt_curve *curve, ckpt_text *text);
 
 #endif

@@ -271,18 +271,24 @@ static ckpt_code read_trace(const reader *r, const ckpt_item *root)
     return read_places(r, root);
 }
 
+ckpt_code ckpt_trace_item(const ckpt_item *root, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err)
+{
+    const reader r = {out, CKPT_NEW(out, ckpt_trace, 1), err};
+    if (r.trace == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", ckpt_json_source(root->json));
+    }
+    CKPT_TRY(read_trace(&r, root));
+    *trace = r.trace;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err)
 {
     ckpt_json *json = NULL;
     ckpt_item root;
     CKPT_TRY(ckpt_json_open(path, "ckpt-trace", &json, &root, err));
-    const reader r = {out, CKPT_NEW(out, ckpt_trace, 1), err};
-    const ckpt_code code =
-        r.trace != NULL ? read_trace(&r, &root) : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", path);
+    const ckpt_code code = ckpt_trace_item(&root, out, trace, err);
     ckpt_json_close(json);
-    if (code == CKPT_OK) {
-        *trace = r.trace;
-    }
     return code;
 }
 

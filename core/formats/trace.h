@@ -81,6 +81,8 @@ typedef struct ckpt_trace {
 } ckpt_trace;
 
 CKPT_MUST_USE ckpt_code ckpt_trace_read(const char *path, ckpt_arena *out, const ckpt_trace **trace, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_trace_item(const ckpt_item *root, ckpt_arena *out, const ckpt_trace **trace,
+                                        ckpt_err *err);
 void ckpt_trace_write(const ckpt_trace *trace, ckpt_text *text);
 
 const char *ckpt_category_name(ckpt_category category);
