@@ -197,6 +197,12 @@ static bool is_possible(const flow *f, int run)
     return f->possible == NULL || f->possible[run];
 }
 
+/* The first run of its op can be done in this way. */
+static bool may_be_first(const flow *f, int run)
+{
+    return is_possible(f, run) && f->need[run] <= f->left[ckpt_run_base(f->graph, run)];
+}
+
 /* Time of a run, and what its need costs if its op is at moment i; i < 0: at none. */
 static int64_t way_cost(const flow *f, int run, int i)
 {
@@ -210,12 +216,12 @@ static int64_t least_way(const flow *f, int o, int i, int *run)
     int64_t cost = INT64_MAX;
     for (int k = 0; k < ckpt_way_count(f->graph, o); k++) {
         const int way = ckpt_way_run(f->graph, o, k);
-        if (is_possible(f, way) && way_cost(f, way, i) < cost) {
+        if (may_be_first(f, way) && way_cost(f, way, i) < cost) {
             cost = way_cost(f, way, i);
             *run = way;
         }
     }
-    return cost;
+    return cost < INT64_MAX ? cost : f->op[o].time_ns << f->scale;
 }
 
 /* What may still be paid so that v is there at the first run behind `level` moments. */
@@ -289,14 +295,14 @@ static int64_t choose(flow *f, int o, int level)
     const int ways = ckpt_way_count(g, o);
     for (int k = 0; k < ways; k++) {
         const int run = ckpt_way_run(g, o, k);
-        const int64_t cost = is_possible(f, run) ? way_cost(f, run, i) - base + way_support(f, run, level) : INT64_MAX;
+        const int64_t cost = may_be_first(f, run) ? way_cost(f, run, i) - base + way_support(f, run, level) : INT64_MAX;
         at = cost < raised ? run : at;
         raised = least(raised, cost);
     }
-    int64_t sure = raised;
-    for (int k = 0; k < ways && raised > 0; k++) {
+    int64_t sure = raised < INT64_MAX ? raised : 0;
+    for (int k = 0; k < ways && sure > 0; k++) {
         const int run = ckpt_way_run(g, o, k);
-        const int64_t own = is_possible(f, run) ? way_cost(f, run, i) - base : INT64_MAX;
+        const int64_t own = may_be_first(f, run) ? way_cost(f, run, i) - base : INT64_MAX;
         sure = own < raised ? least(sure, raised - pay(f, run, level, raised - own)) : sure;
     }
     for (int k = 0; k < ways; k++) {
@@ -306,7 +312,7 @@ static int64_t choose(flow *f, int o, int level)
         }
     }
     hold_for_choice(f, at, level);
-    return sure;
+    return i >= 0 ? sure : sure + base - (f->op[o].time_ns << f->scale);
 }
 
 static int64_t choose_all(flow *f)
@@ -317,7 +323,7 @@ static int64_t choose_all(flow *f)
     for (int o = 0; o < g->op_count; o++) {
         f->first[o] = g->op[o].optional && o >= f->begin ? f->op[o].time_ns << f->scale : 0;
     }
-    for (int o = f->moment[0], level = 0; o < f->end; o++) {
+    for (int o = f->begin, level = 0; o < f->end; o++) {
         level += level < f->moments && f->moment[level] < o;
         if (g->op[o].variant_count > 0 && !g->op[o].optional) {
             value = least(value + choose(f, o, level), FLOW_MAX);
@@ -405,14 +411,15 @@ static ckpt_bytes *find_excess(flow *f)
     return f->change;
 }
 
-/* The op with the largest excess; -1: none. */
+/* The op with the largest excess that is no moment yet; -1: none. */
 static int find_moment(flow *f)
 {
     const ckpt_bytes *const more = find_excess(f);
     ckpt_bytes most = 0;
     int found = -1;
-    for (int o = 0; o < f->graph->op_count; o++) {
-        if (more[o] > most && !f->graph->op[o].optional) {
+    for (int o = 0, i = 0; o < f->graph->op_count; o++) {
+        i += i < f->moments && f->moment[i] < o;
+        if (more[o] > most && !f->graph->op[o].optional && (i == f->moments || f->moment[i] != o)) {
             most = more[o];
             found = o;
         }

@@ -52,6 +52,12 @@ bool ckpt_way_possible(const ckpt_graph *graph, int run, ckpt_bytes limit, const
     for (int i = 0; i < way->writes.count; i++) {
         bytes += graph->buffer[way->writes.at[i]].bytes;
     }
+    for (int i = 0; i < way->reads.count; i++) {
+        bytes += graph->buffer[way->reads.at[i]].bytes;
+    }
+    for (int i = 0; i < way->inplace_count; i++) {
+        bytes -= graph->buffer[way->inplace[i].in].bytes;
+    }
     return ckpt_run_allowed(graph, run, options) && bytes <= limit;
 }
 
