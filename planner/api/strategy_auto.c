@@ -171,7 +171,7 @@ static ckpt_code search(job *j, ckpt_err *err)
 
 static bool has_work(const job *j)
 {
-    return is_common(j) && paid_for[j->effort].work > 0 && j->options->solver != NULL && !j->variants;
+    return is_common(j) && j->effort >= CKPT_EFFORT_SOLVER && j->options->solver != NULL && !j->variants;
 }
 
 static ckpt_code neighbourhood(job *j, ckpt_err *err)

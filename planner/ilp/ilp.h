@@ -6,9 +6,9 @@
 #include "planner/schedule/strategy.h"
 
 /* What schedules the program ranges over. "stages": between two first runs ops are recomputed in reference order, each
- * at most once. "stages-twice": that, and then once more. "backward-stages": as "stages", but that happens only after
- * the last forward op (anywhere, when no op follows it), and what is recomputed is an ancestor of what the next first
- * run needs. */
+ * at most once. "stages-twice": that, and then once more. "backward-stages": as "stages", but that happens only from
+ * the first op on that is of phase backward or depends on a gradient (anywhere, when there is none), and what is
+ * recomputed is an ancestor of what the next first run needs. */
 #define CKPT_ILP_SCOPE       "backward-stages"
 #define CKPT_ILP_SCOPE_TWICE "stages-twice"
 #define CKPT_ILP_SCOPE_ANY   "stages"

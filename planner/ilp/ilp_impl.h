@@ -24,8 +24,8 @@ typedef struct ckpt_ilp_pairs {
     int passes, stages; /* stages: (op_count + 1) * passes */
 } ckpt_ilp_pairs;
 
-/* What may be recomputed, as pairs: the ancestors of what each stage reads, in the stages behind the last forward op
- * (in all, when nothing is behind it); or with `any` in all stages, and the ancestors of what later stages read too.
+/* What may be recomputed, as pairs: the ancestors of what each stage reads, in the stages from the first op that depends
+ * on a gradient on (in all, when none does); or with `any` in all stages, and the ancestors of what later stages read too.
  * Gives up with count > `most`, also where merely looking takes too long. Errors: CKPT_NO_MEMORY. Cost: O(stages *
  * uses), at most about 0.1 s. */
 CKPT_MUST_USE ckpt_code ckpt_ilp_pairs_find(const ckpt_graph *graph, bool any, int passes, int most, ckpt_arena *out,

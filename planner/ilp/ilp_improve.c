@@ -130,7 +130,7 @@ static ckpt_code sweep_all(improver *m, int64_t work, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The pairs among which the best candidate is one choice: behind the forward ops if that will do, else anywhere. */
+/* The pairs among which the best candidate is one choice: where backward has begun if that will do, else anywhere. */
 static ckpt_code read_best(improver *m, bool *readable, ckpt_err *err)
 {
     *readable = false;

@@ -5,14 +5,25 @@ enum {
     WORK_MAX = 20000000 /* ops looked at, in all stages; a graph that takes more is too large for these programs */
 };
 
-/* Behind the last forward op; the first when nothing is behind it. */
+/* Every op that depends on a gradient stands behind the first one that reads or adds to one. */
+static bool needs_gradient(const ckpt_graph *graph, const ckpt_graph_op *op)
+{
+    bool needs = op->phase == CKPT_BACKWARD;
+    for (int i = 0; i < op->reads.count; i++) {
+        needs = needs || graph->buffer[op->reads.at[i]].kind == CKPT_GRADIENT;
+    }
+    return needs || op->adds.count > 0;
+}
+
+/* Where backward begins; the first stage when it does not. Ops of phase forward may stand behind that, for what only
+ * backward needs: the last of them says nothing. */
 static int first_stage(const ckpt_graph *graph)
 {
-    int end = graph->op_count;
-    while (end > 0 && graph->op[end - 1].phase != CKPT_FORWARD) {
-        end--;
+    int first = 0;
+    while (first < graph->op_count && !needs_gradient(graph, &graph->op[first])) {
+        first++;
     }
-    return end < graph->op_count ? end : 1;
+    return first > 0 && first < graph->op_count ? first : 1;
 }
 
 /* An op that reads what others add to may have to wait for the right number of additions: it is left alone. */

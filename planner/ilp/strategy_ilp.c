@@ -8,11 +8,6 @@ static const struct {
     int pairs, nodes, work;
 } paid[] = {{400, 2000, 1000}, {600, 2000, 5000}, {2500, 1500, 100000}, {6000, 5000, 800000}};
 
-static bool is_proved(const ckpt_candidates *candidates)
-{
-    return candidates->has_bound && candidates->count > 0 && candidates->candidate[0].time <= candidates->bound_ns;
-}
-
 static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err)
 {
@@ -22,9 +17,6 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     CKPT_TRY(ckpt_order_keep_all(graph, limit, out, candidates, err));
     const int few = paid[CKPT_EFFORT_LOW].pairs;
     CKPT_TRY(ckpt_ilp_solve(graph, limit, few, paid[effort].nodes, options, out, candidates, err));
-    if (is_proved(candidates)) {
-        return CKPT_OK;
-    }
     CKPT_TRY(ckpt_ilp_improve(graph, limit, paid[effort].work, options, out, candidates, err));
     return effort > CKPT_EFFORT_LOW
                ? ckpt_ilp_solve(graph, limit, paid[effort].pairs, paid[effort].nodes, options, out, candidates, err)

@@ -10,6 +10,7 @@ struct ckpt_solver;    /* planner/ilp/solver.h */
 /* Efforts count work, never seconds: the same input gives the same plan on any machine under any load. The times are
  * what a plan of up to 500 ops takes on one core of a common machine. */
 enum { CKPT_EFFORT_LOW, CKPT_EFFORT_NORMAL /* 1 s */, CKPT_EFFORT_MORE /* 10 s */, CKPT_EFFORT_MOST };
+enum { CKPT_EFFORT_SOLVER = CKPT_EFFORT_MORE }; /* from here on `auto` asks a solver, where it has one */
 
 /* Parts of the strategy `auto`. */
 enum {

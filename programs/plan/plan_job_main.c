@@ -15,12 +15,12 @@ static void print_notes(const ckpt_job *j)
     }
 }
 
-/* Integer programs are a strategy of their own, and a part of auto from effort 2 on. */
+/* Integer programs are a strategy of their own, and a part of auto. */
 static bool wants_solver(const ckpt_request *r)
 {
     const char *const strategy = r->asked.strategy != NULL ? r->asked.strategy : "auto";
     return r->question == CKPT_ASK_COMPARISON || strcmp(strategy, "ilp") == 0 ||
-           (r->question != CKPT_ASK_PACKING && r->asked.effort > CKPT_EFFORT_NORMAL && strcmp(strategy, "auto") == 0);
+           (r->question != CKPT_ASK_PACKING && r->asked.effort >= CKPT_EFFORT_SOLVER && strcmp(strategy, "auto") == 0);
 }
 
 static void open_solver(ckpt_job *j)
