@@ -390,7 +390,7 @@ typedef struct ckpt_sweep_point {
     const char *strategy;
 } ckpt_sweep_point;
 
-/* Plans at `points` >= 1 budgets, evenly from the lowest that can be met to the budget of the options, or to keep-all's
+/* Plans at up to `points` >= 1 budgets, from the lowest that can be met, closest where time changes most, to the budget of the options, or to keep-all's
  * peak without one. None is slower than one under a lower budget.
  *
  *   sweep   a new one; destroy it with ckpt_sweep_destroy. Without points when nothing fits

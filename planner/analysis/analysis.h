@@ -33,9 +33,10 @@ typedef struct ckpt_sweep {
     bool stopped; /* ended early: points are missing */
 } ckpt_sweep;
 
-/* Plans for `points` >= 1 budgets, evenly from this planner's minimum budget to options->budget_bytes, or to keep-all's
- * peak when that is 0 (one point: only the upper end). Each plan is a start for the next, and is kept where the next is
- * slower. A bound also holds for all smaller budgets.
+/* Plans for up to `points` >= 1 budgets from this planner's minimum budget to options->budget_bytes, or to keep-all's
+ * peak when that is 0 (one point: only the upper end): both ends, then always halfway between the two neighbours whose
+ * differences of budget and time have the largest product, until no neighbours differ in time. Each plan starts from
+ * that of the next smaller budget, and a plan is kept where one for a larger budget is slower. A bound also holds for all smaller budgets.
  *
  *   report   called with options->context and the number of plans after each plan; NULL: not called
  *
@@ -49,8 +50,9 @@ CKPT_MUST_USE ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *str
 CKPT_MUST_USE ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve *curve, ckpt_err *err);
 
 /* What each baseline does on the same graph, at its minimum budget and at the budgets of the curve above that (a
- * strategy that does not read the budget: at its minimum alone). A baseline that meets none of them is left out. When
- * `options` end it early, the curve is incomplete. Errors: as ckpt_plan_make. Cost: about as many plans as the curve
+ * strategy that does not read the budget: at its minimum alone). A baseline that meets none of them is left out. A
+ * baseline's plan is a plan: where it is faster than all that the curve has within its budget, the curve takes it as a
+ * point. When `options` end it early, the curve is incomplete. Errors: as ckpt_plan_make. Cost: about as many plans as the curve
  * has points, for each baseline. */
 CKPT_MUST_USE ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph,
                                              const ckpt_plan_options *options,

@@ -1,4 +1,4 @@
-/* The curve of time over budget. A plan for a smaller budget also fits a larger one, so this file keeps it where the
+/* The curve of time over budget, sampled where it bends. A plan for a smaller budget also fits a larger one, so this file keeps it where the
  * planner's plan for the larger budget is slower. */
 #include <string.h>
 
@@ -82,6 +82,68 @@ static bool no_better(const ckpt_plan *plan, const ckpt_plan *before)
            (plan->time_ns == before->time_ns && plan->peak_bytes >= before->peak_bytes);
 }
 
+/* A plan within `budget`, no slower than `before` is, which is for a smaller budget. */
+static ckpt_code plan_next(sweeper *s, const ckpt_plan *before, ckpt_bytes budget, ckpt_plan **plan, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_plan_candidate(before, s->graph, s->out, &s->incumbent, err));
+    s->options.incumbent = &s->incumbent;
+    s->options.incumbent_count = 1;
+    CKPT_TRY(make(s, budget, plan, err));
+    if (no_better(*plan, before)) {
+        keep_before(before, *plan);
+    }
+    return CKPT_OK;
+}
+
+/* Between which neighbours the curve is known least: the area of the box that it passes through. -1: every budget
+ * between them is known, or makes no difference. */
+static int find_widest(ckpt_plan *const *plan, int count)
+{
+    double most = 0;
+    int widest = -1;
+    for (int i = 0; i + 1 < count; i++) {
+        const ckpt_bytes bytes = plan[i + 1]->budget_bytes - plan[i]->budget_bytes;
+        const double area = (double)bytes * (double)(plan[i]->time_ns - plan[i + 1]->time_ns);
+        if (bytes > 1 && area > most) {
+            most = area;
+            widest = i;
+        }
+    }
+    return widest;
+}
+
+/* From the minimum, which is planned, to `top`: always halfway between the neighbours of the widest gap. A plan that is
+ * faster than those of larger budgets takes their place. */
+static ckpt_code plan_between(sweeper *s, ckpt_sweep *sweep, ckpt_plan **plan, int points, ckpt_bytes top,
+                              void (*report)(void *context, int done, int points), ckpt_err *err)
+{
+    while (sweep->count < points) {
+        const int before = sweep->count == 1 ? 0 : find_widest(plan, sweep->count);
+        if (before < 0) {
+            break;
+        }
+        if (ckpt_plan_stopped(&s->options)) {
+            sweep->stopped = true;
+            break;
+        }
+        if (report != NULL) {
+            report(s->options.context, sweep->count, points);
+        }
+        const ckpt_bytes low = plan[before]->budget_bytes;
+        const ckpt_bytes budget = sweep->count == 1 ? top : low + (plan[before + 1]->budget_bytes - low) / 2;
+        ckpt_plan *made = NULL;
+        CKPT_TRY(plan_next(s, plan[before], budget, &made, err));
+        for (int i = sweep->count++; i > before + 1; i--) {
+            plan[i] = plan[i - 1];
+        }
+        plan[before + 1] = made;
+        for (int i = before + 2; i < sweep->count && no_better(plan[i], plan[i - 1]); i++) {
+            keep_before(plan[i - 1], plan[i]);
+        }
+    }
+    return CKPT_OK;
+}
+
 /* A bound at a larger budget also holds at every smaller one. */
 static void hand_down_bounds(ckpt_plan *const *plan, int count)
 {
@@ -121,27 +183,8 @@ ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int poi
         sweep->stopped = lowest->verdict == CKPT_INFEASIBLE;
         return sweep->stopped ? CKPT_OK : make(&s, top, &plan[0], err);
     }
-    for (int i = points > 1 ? 1 : 0; i < points; i++) {
-        const ckpt_plan *const before = points > 1 ? plan[i - 1] : lowest;
-        sweep->count = i > 0 ? i : 1;
-        if (ckpt_plan_stopped(&s.options)) {
-            sweep->stopped = true;
-            break;
-        }
-        if (report != NULL) {
-            report(options->context, i, points);
-        }
-        const ckpt_bytes budget =
-            i == points - 1 ? top : low + (ckpt_bytes)((double)(top - low) * (double)i / (points - 1));
-        CKPT_TRY(ckpt_plan_candidate(before, graph, out, &s.incumbent, err));
-        s.options.incumbent = &s.incumbent;
-        s.options.incumbent_count = 1;
-        CKPT_TRY(make(&s, budget, &plan[i], err));
-        if (no_better(plan[i], before)) {
-            keep_before(before, plan[i]);
-        }
-        sweep->count = i + 1;
-    }
+    CKPT_TRY(points > 1 ? plan_between(&s, sweep, plan, points, top, report, err)
+                        : plan_next(&s, lowest, top, &plan[0], err));
     hand_down_bounds(plan, sweep->count);
     if (report != NULL) {
         report(options->context, points, points);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/analysis/analysis.h"
+#include "planner/schedule/schedule.h"
 
 enum { MIN_BUDGET_ROUNDS = 8 };
 
@@ -44,6 +45,72 @@ ckpt_code ckpt_sweep_curve(const ckpt_sweep *sweep, ckpt_arena *out, ckpt_curve 
         .point_count = fits ? sweep->count : 0,
     };
     memcpy(curve->graph_sha256, first->graph_sha256, CKPT_DIGEST_TEXT);
+    return CKPT_OK;
+}
+
+/* `plan` within `budget`; the bound is that of the next planned point. */
+static ckpt_curve_point point_at(const ckpt_curve_point *plan, ckpt_bytes budget, const ckpt_curve_point *next)
+{
+    ckpt_curve_point point = *plan;
+    point.budget_bytes = budget;
+    point.has_bound = next->has_bound && next->bound_ns <= plan->time_ns;
+    if (point.has_bound) {
+        point.bound_ns = next->bound_ns;
+        point.bound_scope = next->bound_scope;
+        point.bound_how = ckpt_bound_how(next->bound_ns, next->bound_how, plan->time_ns);
+        if (strcmp(point.bound_how, "exact") == 0 && point.bound_ns < point.time_ns) {
+            point.bound_how = "exact under a larger budget";
+        }
+    }
+    return point;
+}
+
+/* The baselines' next plan that is faster than `best` ns, from budget `from` on and below `to`; NULL: none. */
+static const ckpt_curve_point *next_faster(const ckpt_curve *curve, ckpt_bytes from, ckpt_bytes to, ckpt_ns best)
+{
+    const ckpt_curve_point *found = NULL;
+    for (int b = 0; b < curve->baseline_count; b++) {
+        for (int i = 0; i < curve->baseline[b].point_count; i++) {
+            const ckpt_curve_point *const point = &curve->baseline[b].point[i];
+            const bool sooner = found == NULL || point->budget_bytes < found->budget_bytes ||
+                                (point->budget_bytes == found->budget_bytes && point->time_ns < found->time_ns);
+            if (point->budget_bytes >= from && point->budget_bytes < to && point->time_ns < best && sooner) {
+                found = point;
+            }
+        }
+    }
+    return found;
+}
+
+/* A baseline's plan is a plan: where it is faster than what the curve has within its budget, the curve takes it. */
+static ckpt_code take_baselines(ckpt_curve *curve, ckpt_arena *out, ckpt_err *err)
+{
+    size_t most = (size_t)curve->point_count;
+    for (int b = 0; b < curve->baseline_count; b++) {
+        most += (size_t)curve->baseline[b].point_count;
+    }
+    ckpt_curve_point *const point = CKPT_NEW(out, ckpt_curve_point, most);
+    if (point == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "curve of %zu points", most);
+    }
+    int count = 0;
+    ckpt_curve_point best = {.time_ns = INT64_MAX};
+    ckpt_bytes from = 0;
+    for (int i = 0; i < curve->point_count; i++) {
+        const ckpt_curve_point *const planned = &curve->point[i];
+        const ckpt_curve_point *known = NULL;
+        while ((known = next_faster(curve, from, planned->budget_bytes, best.time_ns)) != NULL) {
+            best = *known;
+            from = known->budget_bytes;
+            point[count++] = point_at(known, known->budget_bytes, planned);
+        }
+        from = planned->budget_bytes;
+        known = next_faster(curve, from, from + 1, best.time_ns < planned->time_ns ? best.time_ns : planned->time_ns);
+        best = known != NULL ? *known : planned->time_ns <= best.time_ns ? *planned : best;
+        point[count++] = best.time_ns < planned->time_ns ? point_at(&best, from, planned) : *planned;
+    }
+    curve->point = point;
+    curve->point_count = count;
     return CKPT_OK;
 }
 
@@ -143,6 +210,7 @@ ckpt_code ckpt_curve_baselines(ckpt_curve *curve, const ckpt_graph *graph, const
     }
     curve->complete = curve->complete && !ckpt_plan_stopped(options);
     curve->baseline = baseline;
+    CKPT_TRY(take_baselines(curve, out, err));
     if (report != NULL) {
         report(options->context, most, most);
     }
