@@ -70,8 +70,8 @@ void ckpt_options_destroy(ckpt_options *options);
 /* Set an option by its name on ckpt-plan's command line, without the dashes; docs/reference/options.md lists them.
  *
  *   name    planning: "budget" ("6GB", "80%" of keep-all's peak), "reserve", "strategy", "effort" ("0".."3"),
- *           "time-limit" (seconds), "checkpoint", "keep", "offload", "policy", "ignore-flags", "allow-inexact", "start" (a plan's file),
- *           "link", "host-memory";
+ *           "time-limit" (seconds), "checkpoint", "keep", "offload", "policy", "ignore-flags", "allow-inexact", "reorder",
+ *           "start" (a plan's file), "link", "host-memory";
  *           models: "profile", "device", "set" ("batch=8"), "dtype", "threads", "micro-batches", "replicas",
  *           "pipeline-stages", "stage", "gradients", "tied", "shard", "overlap", "bucket", "network";
  *           "solver": "glpk" opens the plug-in libckpt_glpk.so, "none" (as at first) plans without one

@@ -138,6 +138,8 @@ ckpt_code ckpt_planning_begin(ckpt_planning *p, bool compare, bool absolute, ckp
     CKPT_TRY(ckpt_source_choose(&p->source, p->asked, p->out, err));
     CKPT_TRY(check_use(p, err));
     obey(p, compare);
+    /* flagged units are of neighbours: they keep their order */
+    p->options.reorder = (p->asked->reorder || p->source.graph->order_free) && strcmp(p->strategy, "flags") != 0;
     CKPT_TRY(note(p, compare, err));
     CKPT_TRY(ckpt_keep_all_measure(p->source.graph, p->out, &whole, &time, err));
     return set_budget(p, absolute ? 0 : whole, err);

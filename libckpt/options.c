@@ -251,6 +251,9 @@ static void add_planning(words *w, const ckpt_options *o)
     if (o->allow_inexact) {
         add_word(w, "--allow-inexact");
     }
+    if (o->reorder) {
+        add_word(w, "--reorder");
+    }
     add_words(w, "--start", o->start.name);
 }
 

@@ -27,6 +27,7 @@ struct ckpt_options {
     ckpt_rule rule[CKPT_RULES_MAX]; /* in the order given */
     int rule_count;
     bool ignore_flags; /* the model's checkpoint flags */
+    bool reorder;
     bool allow_inexact;
     int effort;
     int threads;        /* 0: default */
@@ -70,6 +71,9 @@ struct ckpt_options {
     ROW("ignore-flags", 0, NULL, "ignore the checkpoint and offload flags of the model", flag, ignore_flags)           \
     ROW("allow-inexact", 0, NULL, "use variants of ops whose results have other bits; the plan names them", flag,      \
         allow_inexact)                                                                                                 \
+    ROW("reorder", 0, NULL,                                                                                            \
+        "run ops in another order where the data flow allows it; always so where the graph says \"order\": \"free\"",  \
+        flag, reorder)                                                                                                 \
     ROW("start", 0, "FILE", "begin with this plan of the same graph: if it fits, the result is no slower", document,   \
         start)                                                                                                         \
     ROW("profile", 'p', "FILE", "measured times and workspaces, from ckpt-profile", document, profile)                 \

@@ -58,6 +58,12 @@ ckpt_graph_op *ckpt_graph_copy_ops(const ckpt_graph *graph, ckpt_arena *out)
     return op;
 }
 
+bool ckpt_op_may_move(const ckpt_graph *graph, int o)
+{
+    const ckpt_graph_op *const op = &graph->op[o];
+    return op->recompute && op->adds.count == 0 && op->inplace_count == 0 && op->variant_count == 0 && !op->optional;
+}
+
 bool ckpt_graph_has_variants(const ckpt_graph *graph)
 {
     bool any = graph->variant_count > 0;

@@ -89,6 +89,7 @@ typedef struct ckpt_graph {
     int op_count;
     int variant_count; /* of all ops together */
     ckpt_list outputs; /* must be in memory at the end */
+    bool order_free;   /* key "order": "free": plans may run ops in another order, see ckpt_op_may_move */
     bool has_link;
     int64_t d2h_bytes_per_s, h2d_bytes_per_s; /* > 0 when has_link */
     ckpt_bytes static_bytes;
@@ -100,6 +101,10 @@ static inline int ckpt_run_base(const ckpt_graph *graph, int run)
 {
     return run < graph->op_count ? run : graph->op[run].base;
 }
+
+/* Whether a reordered plan may run op o for the first time at another place among the ops: one that may be recomputed,
+ * adds to nothing, does nothing in place and has no variants. All others keep their order. */
+bool ckpt_op_may_move(const ckpt_graph *graph, int o);
 
 /* A copy of the ops and their variants, to be changed; NULL: no memory. */
 ckpt_graph_op *ckpt_graph_copy_ops(const ckpt_graph *graph, ckpt_arena *out);

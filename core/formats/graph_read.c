@@ -290,6 +290,20 @@ static ckpt_code read_link(const reader *r, const ckpt_item *root)
     return ckpt_need_int(&link, "h2d_bytes_per_s", 1, INT64_MAX, &r->graph->h2d_bytes_per_s, r->err);
 }
 
+static ckpt_code read_order(const reader *r, const ckpt_item *root)
+{
+    ckpt_item item;
+    const char *text = NULL;
+    if (!ckpt_item_find(root, "order", &item)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_item_text(&item, r->out, &text, r->err));
+    r->graph->order_free = strcmp(text, "free") == 0;
+    return r->graph->order_free || strcmp(text, "fixed") == 0
+               ? CKPT_OK
+               : ckpt_item_fail(&item, r->err, "found order \"%.40s\", wanted fixed or free", text);
+}
+
 /* The message of a broken rule gets the place of the entry that broke it. */
 static ckpt_code check_rules(const reader *r, const ckpt_item *root)
 {
@@ -319,6 +333,7 @@ static ckpt_code read_graph(reader *r, const ckpt_item *root)
     CKPT_TRY(read_ops(r, root));
     CKPT_TRY(read_list(r, root, "outputs", &r->graph->outputs));
     CKPT_TRY(read_link(r, root));
+    CKPT_TRY(read_order(r, root));
     return check_rules(r, root);
 }
 

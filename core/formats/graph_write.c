@@ -156,6 +156,9 @@ void ckpt_graph_write(const ckpt_graph *graph, ckpt_text *text)
     }
     ckpt_json_end(&w);
     write_list(graph, "outputs", &graph->outputs, &w);
+    if (graph->order_free) {
+        ckpt_json_put_text(&w, "order", "free");
+    }
     if (graph->has_link) {
         ckpt_json_begin_object(&w, "link", CKPT_JSON_LINE);
         CKPT_JSON_INTS(&w, {"d2h_bytes_per_s", graph->d2h_bytes_per_s}, {"h2d_bytes_per_s", graph->h2d_bytes_per_s});

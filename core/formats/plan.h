@@ -80,6 +80,8 @@ typedef struct ckpt_plan {
     ckpt_bytes keep_all_peak_bytes;
     ckpt_ns keep_all_time_ns;
 
+    bool reordered; /* ops may run for the first time in another order than the graph's (ckpt_op_may_move) */
+
     bool has_bound;
     ckpt_ns bound_ns; /* no schedule in `bound_scope` under this budget is faster */
     const char *bound_how, *bound_scope;

@@ -294,6 +294,7 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     CKPT_TRY(ckpt_need_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, r->err));
     CKPT_TRY(ckpt_member_int(root, "reserve_bytes", 0, INT64_MAX, 0, &plan->reserve_bytes, r->err));
     CKPT_TRY(read_verdict(r, root));
+    CKPT_TRY(ckpt_member_bool(root, "reordered", false, &plan->reordered, r->err));
     CKPT_TRY(read_summary(r, root));
     CKPT_TRY(read_bound_solver(r, root));
     CKPT_TRY(read_layers(r, root));
@@ -337,6 +338,9 @@ static void write_verdict(const ckpt_plan *plan, ckpt_json_writer *w)
         if (plan->no_schedule_below_bytes > 0) {
             ckpt_json_put_int(w, "no_schedule_below_bytes", plan->no_schedule_below_bytes);
         }
+    }
+    if (plan->reordered) {
+        ckpt_json_put_bool(w, "reordered", true);
     }
 }
 

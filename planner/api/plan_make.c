@@ -22,14 +22,6 @@ ckpt_code ckpt_maker_floor(const ckpt_maker *m, ckpt_bytes *lowest, ckpt_err *er
     return ckpt_bound_peak(relaxed, m->out, lowest, err);
 }
 
-static ckpt_code make(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)
-{
-    bool fits = false;
-    CKPT_TRY(ckpt_maker_attempt(m, candidates, plan, &fits, err));
-    const ckpt_plan lowest = *plan;
-    return fits ? ckpt_maker_finish(m, candidates, plan, err) : ckpt_maker_refuse(m, &lowest, plan, err);
-}
-
 /* Where not everything can be kept: below what no schedule exists. Then only a minimum is worth looking for. */
 static ckpt_code find_floor(const ckpt_maker *m, ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err)
 {
@@ -43,16 +35,31 @@ static ckpt_code find_floor(const ckpt_maker *m, ckpt_plan_options *options, ckp
     return CKPT_OK;
 }
 
+ckpt_code ckpt_maker_make(const ckpt_maker *maker, ckpt_plan *plan, ckpt_err *err)
+{
+    bool fits = false;
+    ckpt_plan_options known = *maker->options;
+    ckpt_maker m = *maker;
+    m.options = &known;
+    ckpt_candidates *const candidates = CKPT_NEW(m.out, ckpt_candidates, 1);
+    if (candidates == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", m.strategy->name);
+    }
+    CKPT_TRY(find_floor(&m, &known, m.out, err));
+    CKPT_TRY(ckpt_maker_attempt(&m, candidates, plan, &fits, err));
+    const ckpt_plan lowest = *plan;
+    return fits ? ckpt_maker_finish(&m, candidates, plan, err) : ckpt_maker_refuse(&m, &lowest, plan, err);
+}
+
 ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_plan_options *options, ckpt_arena *out,
                          ckpt_plan **made, ckpt_err *err)
 {
     const ckpt_ns start = ckpt_clock_ns();
     const bool limited = options->budget_bytes > 0;
-    ckpt_plan_options known = *options;
     const ckpt_maker m = {
         .graph = graph,
         .strategy = ckpt_strategy_find(name),
-        .options = &known,
+        .options = options,
         .budget = limited ? options->budget_bytes : CKPT_BYTES_MAX,
         .limit = limited ? options->budget_bytes - graph->static_bytes : CKPT_BYTES_MAX,
         .out = out,
@@ -61,12 +68,10 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "found strategy '%s', wanted one of --list-strategies", name);
     }
     ckpt_plan *const plan = CKPT_NEW(out, ckpt_plan, 1);
-    ckpt_candidates *const candidates = CKPT_NEW(out, ckpt_candidates, 1);
-    if (plan == NULL || candidates == NULL) {
+    if (plan == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", name);
     }
-    CKPT_TRY(find_floor(&m, &known, out, err));
-    CKPT_TRY(make(&m, candidates, plan, err));
+    CKPT_TRY((options->reorder ? ckpt_maker_reorder : ckpt_maker_make)(&m, plan, err));
     plan->solver_seconds = (double)(ckpt_clock_ns() - start) * 1e-9;
     *made = plan;
     return CKPT_OK;

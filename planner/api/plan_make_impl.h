@@ -18,6 +18,11 @@ typedef struct ckpt_maker {
     ckpt_arena *out;
 } ckpt_maker;
 
+/* The whole plan, ops in the graph's order. */
+CKPT_MUST_USE ckpt_code ckpt_maker_make(const ckpt_maker *m, ckpt_plan *plan, ckpt_err *err);
+/* The same, or with ops in another order where that is better. */
+CKPT_MUST_USE ckpt_code ckpt_maker_reorder(const ckpt_maker *m, ckpt_plan *plan, ckpt_err *err);
+
 /* The strategy's candidates under `limit`. */
 CKPT_MUST_USE ckpt_code ckpt_maker_ask(const ckpt_maker *m, const ckpt_plan_options *options, ckpt_bytes limit,
                                        ckpt_candidates *candidates, ckpt_err *err);

@@ -204,10 +204,16 @@ static ckpt_code check_inplace(const replay *r, int step, const ckpt_graph_op *o
     return CKPT_OK;
 }
 
-/* Optional ops that stand before op o and have not run never do. */
+/* The plan may run op o for the first time wherever what it reads is there. */
+static bool is_free(const replay *r, int o)
+{
+    return r->plan->reordered && ckpt_op_may_move(r->graph, o);
+}
+
+/* Optional ops that stand before op o and have not run never do; those that may move run when they run. */
 static void skip_optional(replay *r, int o)
 {
-    while (r->next < o && r->graph->op[r->next].optional) {
+    while (r->next < o && (r->graph->op[r->next].optional || is_free(r, r->next))) {
         r->next++;
     }
 }
@@ -232,8 +238,10 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
     const ckpt_step *const step = &r->plan->step[i];
     const int o = step->target;
     const ckpt_graph_op *const op = ckpt_step_op(r->graph, step);
-    skip_optional(r, o);
-    if (!r->ran[o] && o != r->next) {
+    if (!is_free(r, o)) {
+        skip_optional(r, o);
+    }
+    if (!r->ran[o] && !is_free(r, o) && o != r->next) {
         return o < r->next ? REFUSE(err, "step %d: first run of optional op %s behind the first run of op %s", i,
                                     op->name, r->graph->op[r->next - 1].name)
                            : REFUSE(err, "step %d: first run of op %s before the first run of op %s", i, op->name,
@@ -279,7 +287,7 @@ static ckpt_code check_run(replay *r, int i, ckpt_err *err)
     if (step->recomputed && !ckpt_sum(r->recompute_ns, op->time_ns, &r->recompute_ns)) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "step %d: recomputation takes more than 2^63 ns", i);
     }
-    r->next += !r->ran[o];
+    r->next += !r->ran[o] && o == r->next;
     r->ran[o] = true;
     return CKPT_OK;
 }
@@ -330,9 +338,10 @@ static ckpt_code check_steps(replay *r, ckpt_err *err)
         CKPT_TRY(r->plan->step[i].kind == CKPT_RUN ? check_run(r, i, err) : check_move(r, i, err));
     }
     const ckpt_graph *const graph = r->graph;
-    skip_optional(r, graph->op_count);
-    if (r->next < graph->op_count) {
-        return REFUSE(err, "op %s never runs", graph->op[r->next].name);
+    for (int o = 0; o < graph->op_count; o++) {
+        if (!r->ran[o] && !graph->op[o].optional) {
+            return REFUSE(err, "op %s never runs", graph->op[o].name);
+        }
     }
     for (int i = 0; i < graph->outputs.count; i++) {
         const int b = graph->outputs.at[i];

@@ -44,6 +44,7 @@ typedef struct ckpt_plan_options {
     int incumbent_count;
     const struct ckpt_solver *solver; /* of linear programs; NULL: parts that need one are left out */
     bool allow_inexact;               /* variants of other bits than an op's own may be used */
+    bool reorder;                     /* ops may run in another order where the data flow allows it */
     bool no_min_peak;                 /* nobody reads the candidates' min_peak: what only serves it may be left out */
     bool only_min_peak;               /* only that and those of low peak are read; the limit is of no interest */
     ckpt_bytes floor_bytes;           /* no schedule has a lower peak; 0: nothing is known */

@@ -8,12 +8,13 @@
 
 /* Options that shape a plan, and those that make it depend on chance or on other files. */
 static const char *const repeatable[] = {
-    "--budget",    "--reserve",    "--strategy", "--effort",        "--ignore-flags", "--allow-inexact",   "--profile",
-    "--device",    "--set",        "--dtype",    "--threads",       "--link",         "--host-memory",     "--keep",
-    "--offload",   "--checkpoint", "--policy",   "--micro-batches", "--replicas",     "--pipeline-stages", "--stage",
-    "--gradients", "--shard",      "--tied",     "--overlap",       "--bucket",       "--network",         NULL,
+    "--budget",  "--reserve",   "--strategy",   "--effort", "--ignore-flags",  "--allow-inexact", "--reorder",
+    "--profile", "--device",    "--set",        "--dtype",  "--threads",       "--link",          "--host-memory",
+    "--keep",    "--offload",   "--checkpoint", "--policy", "--micro-batches", "--replicas",      "--pipeline-stages",
+    "--stage",   "--gradients", "--shard",      "--tied",   "--overlap",       "--bucket",        "--network",
+    NULL,
 };
-static const char *const switches[] = {"--ignore-flags", "--allow-inexact", "--overlap", NULL};
+static const char *const switches[] = {"--ignore-flags", "--allow-inexact", "--reorder", "--overlap", NULL};
 static const char *const by_chance[] = {"--time-limit", "--start", "--maximize", NULL};
 
 static bool is_one_of(const char *const *list, const char *word)

@@ -11,10 +11,21 @@ with open(sys.argv[1]) as f:
 
 ops = {op["name"]: op for op in graph["ops"]}
 order = [op["name"] for op in graph["ops"]]
+# Ops that a plan which says "reordered" may run for the first time wherever what they read is there.
+may_move = {op["name"] for op in graph["ops"] if op.get("recompute", op["phase"] == "forward") and not any(op.get(key) for key in ("adds", "inplace", "variants", "optional"))}
 optional = {op["name"] for op in graph["ops"] if op.get("optional")}
 size = {b["name"]: b["bytes"] for b in graph["buffers"]}
 static = sum(s["bytes"] for s in graph.get("static", []))
 link = graph.get("link", {})
+
+# (op, buffer) -> additions to the buffer that stand before the op in reference order
+additions_before, additions = {}, {}
+for op in graph["ops"]:
+    for way in [op] + op.get("variants", []):
+        for b in way.get("reads", op.get("reads", [])) + way.get("adds", op.get("adds", [])):
+            additions_before[op["name"], b] = additions.get(b, 0)
+    for b in op.get("adds", []):
+        additions[b] = additions.get(b, 0) + 1
 
 
 def stop(file, step, text):
@@ -76,6 +87,7 @@ def replay(file):
     live, on_host, ran = {}, set(), set()  # live: buffer -> step of its birth
     lifetimes, workspaces = [], []         # (name, from, to)
     first_runs, peak, time, again_time = [], static, 0, 0
+    added = {}  # buffer -> additions since it was written
     bits = {}  # op -> whose bits its first run gave
     steps = plan["steps"]
     for k, step in enumerate(steps):
@@ -95,6 +107,12 @@ def replay(file):
             for b in op.get("reads", []) + op.get("adds", []):
                 if b not in live:
                     stop(file, k, f"{name} needs {b}, which is not in memory")
+                if not on_host and added.get(b, 0) != additions_before[name, b]:
+                    stop(file, k, f"{name} finds {b} after {added.get(b, 0)} additions, in reference order after {additions_before[name, b]}")
+            for b in op.get("writes", []):
+                added[b] = 0
+            for b in op.get("adds", []):
+                added[b] += 1
             waits = [arrived_at.get(b, 0) for b in op.get("reads", []) + op.get("adds", [])]
             waits += [taken_at.get(b, 0) for b in op.get("adds", [])]  # the copy must not see half of a sum
             if step.get("inplace"):
@@ -137,7 +155,10 @@ def replay(file):
         else:
             stop(file, k, f"unknown step {step}")
     last = len(steps) - 1
-    if first_runs != [name for name in order if name not in optional or name in ran]:
+    if sorted(first_runs) != sorted(name for name in order if name not in optional or name in ran):
+        stop(file, last, "an op never runs")
+    moves = may_move if plan.get("reordered", False) else set()
+    if [name for name in first_runs if name not in moves] != [name for name in order if name in ran and name not in moves]:
         stop(file, last, "first runs are not the reference order")
     for b in graph.get("outputs", []):
         if b not in live:
