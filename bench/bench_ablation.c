@@ -32,6 +32,7 @@ static const struct part {
     {CKPT_PART_SEARCH, "search"},
     {CKPT_PART_EXACT, "exact"},
     {CKPT_PART_JOINT, "joint"},
+    {CKPT_PART_PRICE, "price"},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 

@@ -20,8 +20,11 @@ static const struct {
     int64_t nodes;
 } paid_for[] = {{20000, 0, 0, 0}, {2000000, 0, 0, 0}, {20000000, 30000, 400, 10000}, {150000000, 800000, 6000, 50000}};
 
-/* Beyond so many ops a single move of the search takes too long: such graphs are constructed only. */
-enum { VAST_OPS = 100000 };
+enum {
+    LARGE_OPS = 1500,  /* from here on prices find what fits before anything dearer is tried */
+    SWEPT_OPS = 3000,  /* of larger graphs sweeps with as many labels as they can pay for lose to prices */
+    VAST_OPS = 100000, /* beyond so many ops a single move of the search takes too long */
+};
 
 /* A step of several micro-batches of so many ops is made of schedules of one: others come out slower and take long. */
 enum { BATCHED_OPS = 1200 };
@@ -93,9 +96,14 @@ static bool is_common(const job *j)
     return j->graph->op_count <= VAST_OPS && may_recompute(j);
 }
 
-static bool is_vast(const job *j)
+static bool is_large(const job *j)
 {
-    return j->graph->op_count > VAST_OPS && may_recompute(j);
+    return j->graph->op_count > LARGE_OPS && may_recompute(j);
+}
+
+static bool is_swept(const job *j)
+{
+    return j->graph->op_count <= SWEPT_OPS && may_recompute(j);
 }
 
 /* Another strategy on the same graph, with the incumbents that the job has, or with its candidates as incumbents. */
@@ -124,9 +132,9 @@ static ckpt_code construct(job *j, ckpt_err *err)
         bool (*is_for)(const job *j);
     } constructors[] = {{"micro", CKPT_PART_MICRO, has_batches},
                         {"keep-all", 0, is_any},
+                        {"price", CKPT_PART_PRICE, is_large},
                         {"chain", CKPT_PART_CHAIN, may_recompute},
-                        {"hierarchy", CKPT_PART_HIERARCHY, is_common},
-                        {"sqrt", 0, is_vast}};
+                        {"hierarchy", CKPT_PART_HIERARCHY, is_swept}};
     ckpt_candidates *const all = j->candidates;
     ckpt_candidates_incumbents(all, j->limit, j->options);
     for (size_t i = 0; i < sizeof constructors / sizeof *constructors; i++) {

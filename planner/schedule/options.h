@@ -23,6 +23,7 @@ enum {
     CKPT_PART_SEARCH = 1 << 6,
     CKPT_PART_EXACT = 1 << 7,
     CKPT_PART_JOINT = 1 << 8,
+    CKPT_PART_PRICE = 1 << 9,
 };
 
 /* How far planning has come. */

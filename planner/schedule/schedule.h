@@ -48,6 +48,10 @@ const char *ckpt_bound_how(ckpt_ns bound, const char *how, ckpt_ns time);
 CKPT_MUST_USE ckpt_code ckpt_order_measure(const ckpt_order *order, const ckpt_graph *graph, ckpt_arena *scratch,
                                            ckpt_candidate *measured, ckpt_err *err);
 
+/* Live bytes during each entry of a sequence, static not counted. Errors and cost as ckpt_sequence_measure. */
+CKPT_MUST_USE ckpt_code ckpt_sequence_profile(const ckpt_graph *graph, const ckpt_sequence *sequence,
+                                              ckpt_arena *scratch, ckpt_bytes *each_entry, ckpt_err *err);
+
 /* The same runs, with those that stand right before a reduction and are recomputations moved behind it, wherever the
  * peak does not rise for that. In `out`. Errors: CKPT_NO_MEMORY, as ckpt_sequence_measure. Cost: a measurement per
  * move. */

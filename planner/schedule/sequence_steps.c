@@ -117,8 +117,9 @@ static ckpt_bytes taken_bytes(const ckpt_graph *graph, const ckpt_graph_op *op)
     return bytes;
 }
 
-/* Live bytes entry by entry. */
-static ckpt_bytes measure_peak(const ckpt_graph *graph, const ckpt_sequence *sequence, const deaths *d)
+/* Live bytes entry by entry, into each_entry[] unless that is NULL; gives the most. */
+static ckpt_bytes measure_peak(const ckpt_graph *graph, const ckpt_sequence *sequence, const deaths *d,
+                               ckpt_bytes *each_entry)
 {
     ckpt_bytes live = 0;
     ckpt_bytes most = 0;
@@ -139,6 +140,9 @@ static ckpt_bytes measure_peak(const ckpt_graph *graph, const ckpt_sequence *seq
         case CKPT_OFFLOAD: break;
         }
         most = live + during > most ? live + during : most;
+        if (each_entry != NULL) {
+            each_entry[t] = live + during;
+        }
         for (int i = d->from[t]; i < d->from[t + 1]; i++) {
             live -= graph->buffer[d->dead[i]].bytes;
         }
@@ -197,8 +201,19 @@ ckpt_code ckpt_sequence_measure(const ckpt_graph *graph, const ckpt_sequence *se
     } else {
         taken = sum_times(graph, sequence);
     }
-    *peak = measure_peak(graph, sequence, &d);
+    *peak = measure_peak(graph, sequence, &d, NULL);
     *time = taken;
+    ckpt_arena_rewind(scratch, mark);
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_sequence_profile(const ckpt_graph *graph, const ckpt_sequence *sequence, ckpt_arena *scratch,
+                                ckpt_bytes *each_entry, ckpt_err *err)
+{
+    const ckpt_mark mark = ckpt_arena_mark(scratch);
+    deaths d;
+    CKPT_TRY(find_deaths(graph, sequence, scratch, &d, err));
+    (void)measure_peak(graph, sequence, &d, each_entry);
     ckpt_arena_rewind(scratch, mark);
     return CKPT_OK;
 }
