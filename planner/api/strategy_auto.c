@@ -21,10 +21,13 @@ static const struct {
 } paid_for[] = {{20000, 0, 0, 0}, {2000000, 0, 0, 0}, {20000000, 30000, 400, 10000}, {150000000, 800000, 6000, 50000}};
 
 enum {
-    LARGE_OPS = 1500,  /* from here on prices find what fits before anything dearer is tried */
-    SWEPT_OPS = 3000,  /* of larger graphs sweeps with as many labels as they can pay for lose to prices */
-    VAST_OPS = 100000, /* beyond so many ops a single move of the search takes too long */
+    LARGE_OPS = 1500, /* from here on prices find what fits before anything dearer is tried */
+    SWEPT_OPS = 3000, /* of larger graphs sweeps with as many labels as they can pay for lose to prices */
 };
+
+/* Each effort: ops up to which the search pays for itself. Of larger graphs a move takes so long that it finds little
+ * that prices have not found. */
+static const int searched_ops[] = {3000, 5000, 20000, 100000};
 
 /* A step of several micro-batches of so many ops is made of schedules of one: others come out slower and take long. */
 enum { BATCHED_OPS = 1200 };
@@ -91,9 +94,9 @@ static bool has_batches(const job *j)
     return ckpt_batch_count(j->graph) > 1 && may_recompute(j);
 }
 
-static bool is_common(const job *j)
+static bool is_searched(const job *j)
 {
-    return j->graph->op_count <= VAST_OPS && may_recompute(j);
+    return j->graph->op_count <= searched_ops[j->effort] && may_recompute(j);
 }
 
 static bool is_large(const job *j)
@@ -179,7 +182,7 @@ static ckpt_code search(job *j, ckpt_err *err)
 
 static bool has_work(const job *j)
 {
-    return is_common(j) && j->effort >= CKPT_EFFORT_SOLVER && j->options->solver != NULL && !j->variants;
+    return is_searched(j) && j->effort >= CKPT_EFFORT_SOLVER && j->options->solver != NULL && !j->variants;
 }
 
 static ckpt_code neighbourhood(job *j, ckpt_err *err)
@@ -234,7 +237,7 @@ static const struct {
     bool (*is_for)(const job *j);
     ckpt_code (*run)(job *j, ckpt_err *err);
 } parts[] = {{"bound", NULL, CKPT_PART_BOUND, false, is_any, bound},
-             {"search", "search", CKPT_PART_SEARCH, true, is_common, search},
+             {"search", "search", CKPT_PART_SEARCH, true, is_searched, search},
              {"neighbourhood", "ilp", CKPT_PART_NEIGHBOURHOOD, false, has_work, neighbourhood},
              {"program", "ilp", CKPT_PART_PROGRAM, false, has_work, program},
              {"exact", "exact search", CKPT_PART_EXACT, false, is_tiny, exact},

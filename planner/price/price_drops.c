@@ -303,7 +303,8 @@ static bool try_op(ckpt_price_drops *d, int v, ckpt_bytes cap, double *price)
     const bool fine = drop(d, v, cap);
     const bool gains = d->trial_bytes > 0;
     *price = gains ? (double)d->trial_ns / (double)d->trial_bytes : 2 * key;
-    const bool again = d->tries[v]<TRIES && * price> key * NEAR;
+    const bool dearer = *price - key * NEAR > 0;
+    const bool again = dearer && d->tries[v] < TRIES;
     *price = fine ? *price : key;
     if (!fine || !gains || again) {
         undo(d);
