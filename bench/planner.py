@@ -6,7 +6,8 @@ user + system time of the ckpt-plan process: they grow less under load than wall
 graphs are in bench/best_known.json, with their source; times in the table are in units of 10 us, as published there.
 
 Usage: bench/planner.py BIN_FOLDER EFFORT graph.json...
-       monet-*: the budgets of best_known.json; others: 90 to 50 % of keep-all's peak and the least feasible budget
+       monet-*: the budgets of best_known.json; others: 90 to 50 % of keep-all's peak and the least feasible budget.
+       *-variants: each budget twice, with inexact variants (--allow-inexact), as the best known plans are, and without
 """
 import json
 import os
@@ -26,9 +27,9 @@ def cpu_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def plan(graph, budget, output):
+def plan(graph, budget, output, *more):
     before = cpu_seconds()
-    done = subprocess.run([f"{bin_folder}/ckpt-plan", "--effort", effort, "--budget", budget, "-o", output, graph], capture_output=True, text=True)
+    done = subprocess.run([f"{bin_folder}/ckpt-plan", "--effort", effort, "--budget", budget, *more, "-o", output, graph], capture_output=True, text=True)
     seconds = cpu_seconds() - before
     if done.returncode > 1:
         sys.exit(done.stderr)
@@ -41,8 +42,8 @@ def replay(graph, output):
     return "ok" if done.returncode == 0 else done.stderr.strip()
 
 
-def row(name, graph, label, budget, known, output):
-    answer, seconds = plan(graph, budget, output)
+def row(name, graph, label, budget, known, output, *more):
+    answer, seconds = plan(graph, budget, output, *more)
     if answer["verdict"] != "fits":
         below = answer.get("no_schedule_below_bytes", 0)
         print(f"| {name} | {label} | does not fit: least {answer['least_budget_bytes']} | | no schedule below {below} | | | {seconds:.2f} |", flush=True)
@@ -52,7 +53,7 @@ def row(name, graph, label, budget, known, output):
     against = "" if known is None else f"{known / 1e4:.0f} ({100 * (time / known - 1):+.3f} %)"
     fragments = 1 - (summary["peak_bytes"] - summary["static_bytes"]) / summary["arena_bytes"] if summary["arena_bytes"] else 0
     over = time / summary["keep_all"]["time_ns"] - 1
-    print(f"| {name} | {label} | {time / 1e4:.1f} (+{100 * over:.2f} %) | {against} | {bound['time_ns'] / 1e4:.1f} ({bound['how']}; {bound['scope']}) "
+    print(f"| {name} | {label} | {time / 1e4:.1f} ({100 * over:+.2f} %) | {against} | {bound['time_ns'] / 1e4:.1f} ({bound['how']}; {bound['scope']}) "
           f"| {100 * (time / bound['time_ns'] - 1):.2f} % | {100 * fragments:.2f} % | {seconds:.2f} | {replay(graph, output)} |", flush=True)
 
 
@@ -64,7 +65,11 @@ with tempfile.TemporaryDirectory() as folder:
         name = os.path.basename(graph)[:-5]
         if name in best_known:
             for gib, known in best_known[name].items():
-                row(name, graph, f"{gib} GiB", f"{gib}GiB", min(known), output)
+                if not name.endswith("-variants"):
+                    row(name, graph, f"{gib} GiB", f"{gib}GiB", min(known), output)
+                    continue
+                row(name, graph, f"{gib} GiB, inexact too", f"{gib}GiB", min(known), output, "--allow-inexact")
+                row(name, graph, f"{gib} GiB", f"{gib}GiB", None, output)
             continue
         for percent in (90, 80, 70, 60, 50):
             row(name, graph, f"{percent} %", f"{percent}%", None, output)
