@@ -11,12 +11,14 @@ took to answer SIGTERM and --time-limit, which come in the middle of planning. F
 ops, both axes logarithmic.
 """
 import json
+import math
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 KINDS = ("chain", "residual", "layered")
@@ -81,8 +83,107 @@ def graph(kind, ops, out):
     out.write('], "outputs": []}\n')
 
 
-if __name__ == "__main__":
-    if len(sys.argv) == 4 and sys.argv[1] == "graph" and sys.argv[2] in KINDS:
-        graph(sys.argv[2], int(sys.argv[3]), sys.stdout)
+def planned(command):
+    """The report of a plan as text, its user + system seconds and peak memory in MB."""
+    with tempfile.TemporaryFile("w+") as report:
+        child = subprocess.Popen(command, stdout=report, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        report.seek(0)
+        return report.read(), child.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def found(pattern, report):
+    match = re.search(pattern, report)
+    return match.group(1) if match else ""
+
+
+def answer_seconds(command, stop_after):
+    """Wall seconds from SIGTERM, sent after `stop_after`, to the end, and the exit code."""
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(stop_after)
+    sent = time.monotonic()
+    child.send_signal(signal.SIGTERM)
+    child.wait()
+    return time.monotonic() - sent, child.returncode
+
+
+def measure(bin_folder, folder, sizes, budget, svg):
+    print("| graph | ops | CPU s, whole program | of which planning, s | MB | time over keep-all | gap | SIGTERM answered in | --time-limit overrun |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    points = []
+    for kind in KINDS:
+        for ops in sizes:
+            path = f"{folder}/{kind}-{ops}.json"
+            if not os.path.exists(path):
+                with open(path, "w") as out:
+                    graph(kind, ops, out)
+            command = [f"{bin_folder}/ckpt-plan", "--budget", budget, "-o", f"{folder}/plan.json", path]
+            report, code, seconds, megabytes = planned(command)
+            planning = float(found(r"planned in ([\d.]+) s", report) or "nan")
+            loading = max(0.0, seconds - planning)
+            halt, halted = answer_seconds(command, loading / 2 + planning / 2)
+            limit = max(0.1, planning / 2)
+            begun = time.monotonic()
+            limited, _, _, _ = planned([command[0], "--time-limit", f"{limit:.2f}", *command[1:]])
+            over = float(found(r"planned in ([\d.]+) s", limited) or time.monotonic() - begun) - limit
+            points.append((kind, ops, seconds, megabytes))
+            over_keep_all, gap = found(r"step time .*: (\S+ %)", report) or f"exit {code}", found(r"gap (\S+ %)", report)
+            print(f"| {kind} | {ops} | {seconds:.1f} | {planning:.1f} | {megabytes:.0f} | {over_keep_all} | {gap} | {halt:.2f} s (exit {halted}) "
+                  f"| {max(0.0, over):.2f} s |", flush=True)
+    if svg:
+        draw(points, svg)
+
+
+def draw(points, path):
+    """Seconds and memory over ops, both axes logarithmic."""
+    colours = dict(zip(KINDS, ("#0072b2", "#d55e00", "#009e73")))
+    panels = (("CPU seconds", 2), ("peak memory, MB", 3))
+    text = ['<svg xmlns="http://www.w3.org/2000/svg" width="760" height="300" font-family="sans-serif" font-size="11">', '<rect width="760" height="300" fill="white"/>']
+    low_x, high_x = math.log10(min(p[1] for p in points)), math.log10(max(p[1] for p in points))
+    for panel, (title, column) in enumerate(panels):
+        left, top, wide, high = 60 + 370 * panel, 30, 290, 210
+        values = [max(p[column], 0.01) for p in points]
+        low, top_value = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+
+        def x_of(ops, left=left, wide=wide):
+            return left + wide * (math.log10(ops) - low_x) / max(high_x - low_x, 1e-9)
+
+        def y_of(value, low=low, top_value=top_value, high=high, top=top):
+            return top + high - high * (math.log10(max(value, 0.01)) - low) / max(top_value - low, 1)
+
+        text.append(f'<text x="{left}" y="18">{title}</text>')
+        for power in range(low, top_value + 1):
+            y = y_of(10.0**power)
+            text.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + wide}" y2="{y:.1f}" stroke="#ddd"/><text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')
+        for ops in sorted({p[1] for p in points}):
+            text.append(f'<text x="{x_of(ops):.1f}" y="{top + high + 16}" text-anchor="middle">{ops:,}</text>')
+        text.append(f'<text x="{left + wide / 2}" y="{top + high + 34}" text-anchor="middle">ops</text>')
+        for row, kind in enumerate(KINDS):
+            line = " ".join(f"{x_of(p[1]):.1f},{y_of(p[column]):.1f}" for p in points if p[0] == kind)
+            text.append(f'<polyline points="{line}" fill="none" stroke="{colours[kind]}" stroke-width="2"/>')
+            text.append(f'<text x="{left + 8}" y="{top + 14 + 14 * row}" fill="{colours[kind]}">{kind}</text>')
+    text.append("</svg>")
+    with open(path, "w") as out:
+        out.write("\n".join(text) + "\n")
+
+
+def main(words):
+    options = {"--budget": "60%", "--svg": None}
+    plain = []
+    while words:
+        word = words.pop(0)
+        if word in options and words:
+            options[word] = words.pop(0)
+        else:
+            plain.append(word)
+    if len(plain) == 3 and plain[0] == "graph" and plain[1] in KINDS:
+        graph(plain[1], int(plain[2]), sys.stdout)
+    elif len(plain) == 4 and plain[0] == "measure":
+        measure(plain[1], plain[2], [int(n) for n in plain[3].split(",")], options["--budget"], options["--svg"])
     else:
         sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
