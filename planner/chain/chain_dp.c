@@ -305,7 +305,7 @@ static ckpt_code take_min_peak(dp *d, ckpt_arena *out, ckpt_dp_result *result, c
 {
     ckpt_dp_needs needs;
     ckpt_dp_actions actions = {0};
-    CKPT_TRY(ckpt_dp_needs_find(&needs, d->f, d->scratch, err));
+    CKPT_TRY(ckpt_dp_needs_find(&needs, d->f, d->options, d->scratch, err));
     if (needs.need[1][d->f->n - 1] > d->limit) {
         return CKPT_OK;
     }

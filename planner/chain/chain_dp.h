@@ -94,8 +94,9 @@ CKPT_MUST_USE ckpt_code ckpt_dp_solve(const ckpt_dp_chain *chain, ckpt_bytes lim
                                       ckpt_err *err);
 
 /* The minimum peak of all persistent schedules, exactly, and a fast one of that peak.
- * Cost: O(n^3 / 6) comparisons, fewer where blocks are equal. */
-CKPT_MUST_USE ckpt_code ckpt_dp_min_peak(const ckpt_dp_chain *chain, ckpt_arena *out, ckpt_bytes *peak,
-                                         ckpt_dp_schedule *schedule, ckpt_err *err);
+ * Where the options (NULL: none) end it early, there is no schedule. Cost: O(n^3 / 6) comparisons, fewer where blocks are
+ * equal. */
+CKPT_MUST_USE ckpt_code ckpt_dp_min_peak(const ckpt_dp_chain *chain, const ckpt_plan_options *options, ckpt_arena *out,
+                                         ckpt_bytes *peak, ckpt_dp_schedule *schedule, ckpt_err *err);
 
 #endif

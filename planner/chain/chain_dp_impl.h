@@ -171,8 +171,9 @@ typedef struct ckpt_dp_needs {
     ckpt_ns **time;    /* up to CKPT_DP_FOREVER */
 } ckpt_dp_needs;
 
-CKPT_MUST_USE ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, ckpt_arena *scratch,
-                                           ckpt_err *err);
+/* Where the options end it early, the whole chain's need is CKPT_BYTES_MAX: no schedule is known. */
+CKPT_MUST_USE ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f,
+                                           const ckpt_plan_options *options, ckpt_arena *scratch, ckpt_err *err);
 /* s..t within `left` >= N(s, t) bytes: bytes beyond the minimum peak are used to recompute less, by the times that
  * were found for the minimum peaks of the parts. */
 void ckpt_dp_needs_write(const ckpt_dp_needs *needs, int s, int t, ckpt_bytes left, ckpt_dp_actions *actions);

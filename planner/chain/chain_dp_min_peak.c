@@ -52,9 +52,11 @@ static void find_need(const ckpt_dp_needs *needs, int s, int t)
     needs->time[s][t - s] = best;
 }
 
-ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, ckpt_arena *scratch, ckpt_err *err)
+ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, const ckpt_plan_options *options,
+                             ckpt_arena *scratch, ckpt_err *err)
 {
     const int n = f->n;
+    ckpt_poll poll = {.options = options};
     ckpt_dp_classes classes;
     CKPT_TRY(ckpt_dp_classes_init(&classes, f, scratch, err));
     needs->f = f;
@@ -72,6 +74,10 @@ ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, ckp
     for (int length = 1; length <= n; length++) {
         for (int s = 1; s + length - 1 <= n; s++) {
             const int first = classes.rep[s];
+            if (ckpt_poll_stopped(&poll, length)) {
+                needs->need[1][n - 1] = CKPT_BYTES_MAX;
+                return CKPT_OK;
+            }
             if (first == s || s + length - 1 == n) { /* the last interval is of the other pass */
                 find_need(needs, s, s + length - 1);
             } else {
@@ -161,14 +167,14 @@ void ckpt_dp_needs_write(const ckpt_dp_needs *needs, int s, int t, ckpt_bytes le
     ckpt_dp_needs_write(needs, s, r - 1, left, actions);
 }
 
-static ckpt_code find_min_peak(const ckpt_dp_chain *chain, ckpt_arena *scratch, ckpt_arena *out, ckpt_bytes *peak,
-                               ckpt_dp_schedule *schedule, ckpt_err *err)
+static ckpt_code find_min_peak(const ckpt_dp_chain *chain, const ckpt_plan_options *options, ckpt_arena *scratch,
+                               ckpt_arena *out, ckpt_bytes *peak, ckpt_dp_schedule *schedule, ckpt_err *err)
 {
     ckpt_dp_figures f;
     ckpt_dp_needs needs;
     ckpt_dp_actions actions = {0};
     CKPT_TRY(ckpt_dp_figures_init(&f, chain, scratch, err));
-    CKPT_TRY(ckpt_dp_needs_find(&needs, &f, scratch, err));
+    CKPT_TRY(ckpt_dp_needs_find(&needs, &f, options, scratch, err));
     *peak = needs.need[1][f.n - 1];
     *schedule = (ckpt_dp_schedule){0};
     if (*peak == CKPT_BYTES_MAX) {
@@ -178,12 +184,12 @@ static ckpt_code find_min_peak(const ckpt_dp_chain *chain, ckpt_arena *scratch, 
     return ckpt_dp_actions_end(&actions, out, schedule, err);
 }
 
-ckpt_code ckpt_dp_min_peak(const ckpt_dp_chain *chain, ckpt_arena *out, ckpt_bytes *peak, ckpt_dp_schedule *schedule,
-                           ckpt_err *err)
+ckpt_code ckpt_dp_min_peak(const ckpt_dp_chain *chain, const ckpt_plan_options *options, ckpt_arena *out,
+                           ckpt_bytes *peak, ckpt_dp_schedule *schedule, ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
-    const ckpt_code code = find_min_peak(chain, &scratch, out, peak, schedule, err);
+    const ckpt_code code = find_min_peak(chain, options, &scratch, out, peak, schedule, err);
     ckpt_arena_fini(&scratch);
     return code;
 }

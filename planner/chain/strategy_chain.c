@@ -124,7 +124,7 @@ static ckpt_code plan_chain(search *f, const ckpt_chain *chain, ckpt_ns *bound, 
     ckpt_bytes need = 0;
     *bound = 0;
     CKPT_TRY(describe(chain, scratch, &described, err));
-    CKPT_TRY(ckpt_dp_min_peak(&described, scratch, &need, &least, err));
+    CKPT_TRY(ckpt_dp_min_peak(&described, f->options, scratch, &need, &least, err));
     if (least.count > 0) {
         write_schedule(chain, &least, &f->order);
         CKPT_TRY(ckpt_order_end(&f->order, f->graph, f->limit, f->out, f->candidates, err));

@@ -251,7 +251,7 @@ static void compare(const figures *c, int seed, ckpt_arena *arena, int *cases, i
     for (int i = 0; i < all.count; i++) {
         least = all.at[i].peak < least ? all.at[i].peak : least;
     }
-    CHECK_OK(ckpt_dp_min_peak(&c->chain, arena, &found, &schedule, &err), err);
+    CHECK_OK(ckpt_dp_min_peak(&c->chain, NULL, arena, &found, &schedule, &err), err);
     CHECK(found == least, "seed %d: least peak %lld, there is one of %lld", seed, (long long)found, (long long)least);
     CHECK((schedule.count > 0) == (least < CKPT_BYTES_MAX) && schedule.time == time_of(c, &schedule),
           "seed %d: least schedule of %d actions", seed, schedule.count);
@@ -460,7 +460,7 @@ static ckpt_code starved(void *context, ckpt_arena *arena, ckpt_err *err)
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
     ckpt_code code = ckpt_dp_solve(&c->chain, 60, &effort, &options, arena, &result, err);
-    return code == CKPT_OK ? ckpt_dp_min_peak(&c->chain, arena, &peak, &schedule, err) : code;
+    return code == CKPT_OK ? ckpt_dp_min_peak(&c->chain, NULL, arena, &peak, &schedule, err) : code;
 }
 
 static void out_of_memory(void **state)
@@ -499,7 +499,7 @@ static void huge_figures(void **state)
     ckpt_bytes peak = 0;
     ckpt_dp_schedule schedule;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_dp_min_peak(&c.chain, &arena, &peak, &schedule, &err), err);
+    CHECK_OK(ckpt_dp_min_peak(&c.chain, NULL, &arena, &peak, &schedule, &err), err);
     CHECK(peak > size && peak < size + 1000 && schedule.count > 0, "least peak %lld", (long long)peak);
 }
 
