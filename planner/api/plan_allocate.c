@@ -83,6 +83,9 @@ static ckpt_code try_candidates(const ckpt_maker *m, const ckpt_candidates *cand
     t->better = false;
     t->lost = -1;
     for (int i = 0, packed = 0; i < candidates->count && packed < PACKINGS && !t->better; i++) {
+        if (packed > 0 && !t->fits && ckpt_plan_stopped(m->options)) { /* no time for more than the smallest */
+            i = candidates->count - 1;
+        }
         const ckpt_candidate *const candidate = &candidates->candidate[i];
         if (t->fits && candidate->time >= t->plan->time_ns) {
             break;

@@ -205,9 +205,10 @@ static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scrat
     return CKPT_OK;
 }
 
-ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_arena *scratch, ckpt_bytes *arena_bytes,
-                                  ckpt_err *err)
+ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, const ckpt_plan_options *options,
+                                  ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
 {
+    ckpt_poll poll = {.options = options};
     packer p = {
         .allocation = allocation,
         .count = count,
@@ -230,13 +231,13 @@ ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_a
     }
     CKPT_TRY(ckpt_allocations_count_live(allocation, count, p.steps, live, ended, &p.bound, err));
     CKPT_TRY(find_peaks(&p, live, scratch, err));
-    for (int walks = 0; walks < 4 && p.best > p.bound; walks++) {
+    for (int walks = 0; walks < 4 && p.best > p.bound && !(walks > 0 && ckpt_poll_stopped(&poll, count)); walks++) {
         keep_best(&p, walk(&p, walks % 2 == 1, walks >= 2));
     }
-    if (p.best > p.bound) {
+    if (p.best > p.bound && !ckpt_poll_stopped(&poll, count)) {
         ckpt_bytes highest = p.best;
-        CKPT_TRY(
-            ckpt_allocations_skyline(allocation, count, p.bound, p.peak, SKYLINE_WORK_MAX, scratch, &highest, err));
+        CKPT_TRY(ckpt_allocations_skyline(allocation, count, p.bound, p.peak, SKYLINE_WORK_MAX, options, scratch,
+                                          &highest, err));
         for (int i = 0; i < count; i++) {
             p.offset[i] = allocation[i].offset; /* of the best of them when there is a better one */
         }

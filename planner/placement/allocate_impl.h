@@ -11,18 +11,20 @@ CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *alloc
 /* The last step of any allocation, and one more. */
 int ckpt_allocations_steps(const ckpt_allocation *allocation, int count);
 
-/* Greedy walks over the steps, then orders of the skyline. Offsets are set. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_arena *scratch,
+/* Greedy walks over the steps, then orders of the skyline; at least the first walk when the options (NULL: none) end it
+ * early. Offsets are set. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count,
+                                                const ckpt_plan_options *options, ckpt_arena *scratch,
                                                 ckpt_bytes *arena_bytes, ckpt_err *err);
 
 /* Six orders of the skyline, until one takes no more than `enough`. When one takes less than *arena_bytes that is set,
  * and offsets are.
  *   busy   per allocation: the most that is live in any of its steps
- *   work   nodes to look at
+ *   work   nodes to look at; none more when the options end it early
  * Errors: CKPT_NO_MEMORY. Cost: about O(n log n) for each order. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_bytes enough,
-                                                 const ckpt_bytes *busy, int64_t work, ckpt_arena *scratch,
-                                                 ckpt_bytes *arena_bytes, ckpt_err *err);
+                                                 const ckpt_bytes *busy, int64_t work, const ckpt_plan_options *options,
+                                                 ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err);
 
 enum { CKPT_PREORDERS = 6 };
 

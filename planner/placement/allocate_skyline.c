@@ -41,6 +41,7 @@ typedef struct skyline {
     int heap_count;
     ckpt_bytes *offset, *best_offset;
     int64_t *work;
+    ckpt_poll poll;
 } skyline;
 
 /* --- The heap of segments --- */
@@ -233,7 +234,7 @@ static ckpt_bytes build(skyline *s)
         const segment valley = s->segment[at];
         int found = -1;
         tree_find(s, 1, 0, s->leaves, s->first[at], s->first[valley.to + 1], valley.to, &found);
-        if (*s->work < 0) {
+        if (*s->work < 0 || ckpt_poll_stopped(&s->poll, 256)) {
             return CKPT_BYTES_MAX;
         }
         if (found < 0) {
@@ -282,13 +283,15 @@ static void sort_spots(skyline *s)
 }
 
 ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_bytes enough, const ckpt_bytes *busy,
-                                   int64_t work, ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
+                                   int64_t work, const ckpt_plan_options *options, ckpt_arena *scratch,
+                                   ckpt_bytes *arena_bytes, ckpt_err *err)
 {
     skyline s = {.allocation = allocation,
                  .count = count,
                  .steps = ckpt_allocations_steps(allocation, count),
                  .leaves = 1,
-                 .work = &work};
+                 .work = &work,
+                 .poll = {.options = options}};
     while (s.leaves < count) {
         s.leaves *= 2;
     }
@@ -304,7 +307,7 @@ ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
     sort_spots(&s);
-    for (int order = 0; order < CKPT_PREORDERS && (*arena_bytes > enough) && work > 0; order++) {
+    for (int order = 0; order < CKPT_PREORDERS && (*arena_bytes > enough) && work > 0 && !s.poll.stopped; order++) {
         rank_spots(&s, order, busy, rank);
         const ckpt_bytes highest = build(&s);
         for (int i = 0; i < count && highest < *arena_bytes; i++) {
