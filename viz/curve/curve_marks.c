@@ -65,12 +65,16 @@ void ckpt_curve_draw_baseline(ckpt_curve_picture *p, int number)
 {
     const ckpt_curve_shape shape = shape_of(number);
     const int count = shown_points(p, &p->curve->baseline[number]);
-    for (int i = 0; i + 1 < count; i++) {
-        if (!p->view.canvas.renderer->cells) {
-            ckpt_view_line(&p->view, p->point[i].x, p->point[i].y, p->point[i + 1].x, p->point[i + 1].y,
-                           (ckpt_pen){shape.role, 0.8, number < SHAPES ? 0 : 3});
+    for (int i = 0; i + 1 < count; i++) { /* a plan holds for every larger budget: steps */
+        const ckpt_point corner = {p->point[i + 1].x, p->point[i].y};
+        const ckpt_point *const ends[] = {&p->point[i], &corner, &p->point[i + 1]};
+        for (int e = 0; e < 2; e++) {
+            if (!p->view.canvas.renderer->cells) {
+                ckpt_view_line(&p->view, ends[e]->x, ends[e]->y, ends[e + 1]->x, ends[e + 1]->y,
+                               (ckpt_pen){shape.role, 0.8, number < SHAPES ? 0 : 3});
+            }
+            ckpt_obstacles_line(&p->obstacles, *ends[e], *ends[e + 1]);
         }
-        ckpt_obstacles_line(&p->obstacles, p->point[i], p->point[i + 1]);
     }
     for (int i = 0; i < count; i++) {
         ckpt_curve_mark(p, p->point[i], &shape, CKPT_ROLE_PAPER);
