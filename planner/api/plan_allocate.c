@@ -123,7 +123,7 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
     ckpt_bytes above = m->limit;                          /* the lowest limit whose candidates did not fit */
     ckpt_bytes below = 0;                                 /* the highest one whose candidates did, or that had none */
     options.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
-    for (int round = 1; round < ROUNDS && above - below > above / 100; round++) {
+    for (int round = 1; round < ROUNDS && above - below > above / 100 && !ckpt_plan_stopped(m->options); round++) {
         const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;
         const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;

@@ -173,7 +173,7 @@ static ckpt_code search(packing *p, ckpt_bytes capacity, int64_t work, bool grou
     ckpt_pack_outcome outcome = CKPT_PACK_SPENT;
     ckpt_allocation *const allocation = grouped ? p->g.group : p->allocation;
     const int count = grouped ? p->g.count : p->count;
-    if (count > SEARCH_MAX) {
+    if (count > SEARCH_MAX || (p->options != NULL && ckpt_plan_stopped(p->options))) {
         return CKPT_OK;
     }
     int64_t left = work;

@@ -283,11 +283,12 @@ static void go_to(improver *m, const memo *to)
 
 static void start_from(improver *m, const ckpt_candidates *candidates)
 {
-    for (int i = 0; i < candidates->count; i++) {
+    for (int i = 0; i < candidates->count && !m->stopped; i++) {
         ckpt_search_load(&m->w.search, &candidates->candidate[i].sequence);
         note(m);
+        m->stopped = ckpt_plan_stopped(m->options);
     }
-    if (candidates->min_peak.sequence.op != NULL) {
+    if (candidates->min_peak.sequence.op != NULL && !m->stopped) {
         ckpt_search_load(&m->w.search, &candidates->min_peak.sequence);
         note(m);
     }
@@ -505,7 +506,7 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
     }
     const int64_t last = (int64_t)((double)work * LAST);
     search_near(m, hot, end - m->w.search.work > last ? end - m->w.search.work : last);
-    for (int i = 0; i < LEVELS; i++) {
+    for (int i = 0; i < LEVELS && !(i > 0 && ckpt_plan_stopped(m->options)); i++) {
         CKPT_TRY(offer(m, &m->best[i], false, out, candidates, err));
     }
     return CKPT_OK;
