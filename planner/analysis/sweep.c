@@ -179,6 +179,10 @@ ckpt_code ckpt_sweep_make(const ckpt_graph *graph, const char *strategy, int poi
     top = options->budget_bytes == 0 && top < low ? low : top;
     plan[0] = lowest;
     points = top - low < points ? (int)(top > low ? top - low : 0) + 1 : points;
+    if (ckpt_plan_stopped(options)) {
+        sweep->stopped = true;
+        return CKPT_OK;
+    }
     if (lowest->verdict == CKPT_INFEASIBLE || top < low) { /* stopped before anything was found; or nothing to sweep */
         sweep->stopped = lowest->verdict == CKPT_INFEASIBLE;
         return sweep->stopped ? CKPT_OK : make(&s, top, &plan[0], err);
