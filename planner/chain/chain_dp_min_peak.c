@@ -56,7 +56,8 @@ ckpt_code ckpt_dp_needs_find(ckpt_dp_needs *needs, const ckpt_dp_figures *f, con
                              ckpt_arena *scratch, ckpt_err *err)
 {
     const int n = f->n;
-    ckpt_poll poll = {.options = options};
+    ckpt_poll poll = {.options = options,
+                      .left = CKPT_POLL_WORK}; /* a short chain has a schedule under any time limit */
     ckpt_dp_classes classes;
     CKPT_TRY(ckpt_dp_classes_init(&classes, f, scratch, err));
     needs->f = f;

@@ -208,7 +208,7 @@ static ckpt_code find_peaks(packer *p, const ckpt_bytes *live, ckpt_arena *scrat
 ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, const ckpt_plan_options *options,
                                   ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err)
 {
-    ckpt_poll poll = {.options = options};
+    ckpt_poll poll = {.options = options, .left = CKPT_POLL_WORK}; /* few allocations are placed under any time limit */
     packer p = {
         .allocation = allocation,
         .count = count,

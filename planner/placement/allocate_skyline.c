@@ -291,7 +291,7 @@ ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_
                  .steps = ckpt_allocations_steps(allocation, count),
                  .leaves = 1,
                  .work = &work,
-                 .poll = {.options = options}};
+                 .poll = {.options = options, .left = CKPT_POLL_WORK}};
     while (s.leaves < count) {
         s.leaves *= 2;
     }
