@@ -48,6 +48,16 @@ int ckpt_graph_find_op(const ckpt_graph *graph, const char *name)
     return -1;
 }
 
+bool ckpt_list_has(const ckpt_list *list, int buffer)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] == buffer) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ckpt_graph_op *ckpt_graph_copy_ops(const ckpt_graph *graph, ckpt_arena *out)
 {
     const size_t runs = (size_t)graph->op_count + (size_t)graph->variant_count;

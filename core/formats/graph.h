@@ -30,6 +30,9 @@ typedef struct ckpt_list {
     int count;
 } ckpt_list;
 
+/* Cost: O(count). */
+bool ckpt_list_has(const ckpt_list *list, int buffer);
+
 typedef struct ckpt_inplace {
     int out, in; /* `out` may take the place of `in`, which is destroyed; same bytes, out written, in read */
 } ckpt_inplace;

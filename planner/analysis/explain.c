@@ -272,11 +272,7 @@ ckpt_code ckpt_explain(const ckpt_plan *plan, const ckpt_graph *graph, const cha
     *explanation = (ckpt_explanation){.plan = plan};
     CKPT_TRY(explain_layers(plan, graph, out, explanation, err));
     CKPT_TRY(explain_ways(plan, graph, out, explanation, err));
-    ckpt_ns least = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        least += ckpt_fastest_way(graph, o, options); /* sums were checked with the graph */
-    }
-    explanation->fastest = plan->time_ns <= least;
+    explanation->fastest = plan->time_ns <= ckpt_least_time(graph, options);
     if (explanation->fastest) {
         return CKPT_OK;
     }

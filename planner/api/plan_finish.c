@@ -23,10 +23,7 @@ static ckpt_code fill_bound(const ckpt_maker *m, ckpt_candidates *candidates, ck
 {
     const bool has_all = candidates->has_bound && strcmp(candidates->bound_scope, "all") == 0;
     const bool wanted = !m->strategy->baseline && (m->options->without & CKPT_PART_BOUND) == 0 && !has_all;
-    ckpt_ns least = 0; /* of every op that must run, once, in its fastest way */
-    for (int o = 0; o < m->graph->op_count; o++) {
-        least += ckpt_fastest_way(m->graph, o, m->options); /* sums were checked with the graph */
-    }
+    const ckpt_ns least = ckpt_least_time(m->graph, m->options);
     if (wanted && plan->time_ns > least && m->limit < CKPT_BYTES_MAX) {
         const ckpt_ns first = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;
         const ckpt_ns upper = first < plan->time_ns ? first : plan->time_ns;

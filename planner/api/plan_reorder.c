@@ -90,22 +90,12 @@ static ckpt_code rename_ops(const ckpt_maker *m, const int *order, ckpt_plan *pl
     return CKPT_OK;
 }
 
-/* Of every op that must run, once, in its fastest way. */
-static ckpt_ns least_time(const ckpt_maker *m)
-{
-    ckpt_ns least = 0;
-    for (int o = 0; o < m->graph->op_count; o++) {
-        least += ckpt_fastest_way(m->graph, o, m->options); /* sums were checked with the graph */
-    }
-    return least;
-}
-
 /* What was proved in one order holds for schedules in that order; for all there is what no order changes. */
 static void widen(const ckpt_maker *m, ckpt_plan *plan)
 {
     plan->no_schedule_below_bytes =
         plan->verdict == CKPT_INFEASIBLE ? m->graph->static_bytes + ckpt_reorder_floor(m->graph) : 0;
-    const ckpt_ns least = least_time(m);
+    const ckpt_ns least = ckpt_least_time(m->graph, m->options);
     const bool all = strcmp(plan->bound_scope, "all") == 0;
     if (plan->has_bound && !plan->reordered && all && plan->bound_ns > least) {
         plan->bound_scope = "reference-order";
@@ -135,7 +125,7 @@ ckpt_code ckpt_maker_reorder(const ckpt_maker *m, ckpt_plan *plan, ckpt_err *err
         CKPT_TRY(plan_order(m, order, plan, err));
         CKPT_TRY(rename_ops(m, order, plan, err));
     }
-    if (!better || plan->verdict != CKPT_FITS || plan->time_ns > least_time(m)) {
+    if (!better || plan->verdict != CKPT_FITS || plan->time_ns > ckpt_least_time(m->graph, m->options)) {
         int *const given = CKPT_NEW(m->out, int, m->graph->op_count);
         if (given == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "an order of %d ops", m->graph->op_count);

@@ -71,10 +71,7 @@ static bool may_recompute(const job *j)
 static bool is_done(const job *j)
 {
     const ckpt_candidates *const candidates = j->candidates;
-    ckpt_ns bound = 0;
-    for (int o = 0; o < j->graph->op_count; o++) {
-        bound = ckpt_sum(bound, ckpt_fastest_way(j->graph, o, j->options), &bound) ? bound : INT64_MAX;
-    }
+    ckpt_ns bound = ckpt_least_time(j->graph, j->options);
     if (candidates->has_bound && candidates->bound_ns > bound && strcmp(candidates->bound_scope, "all") == 0) {
         bound = candidates->bound_ns;
     }

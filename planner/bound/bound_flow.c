@@ -144,16 +144,6 @@ static void count_held(flow *f, int o, int k)
     }
 }
 
-static bool is_listed(const ckpt_list *list, int v)
-{
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == v) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What the ops of the moments read, in any way, is in memory then for nothing. */
 static void mark_reads(flow *f)
 {
@@ -166,7 +156,7 @@ static void mark_reads(flow *f)
                 const int v = reads->at[r];
                 bool had = false;
                 for (int j = 0; j < k && !had; j++) {
-                    had = is_listed(&g->op[ckpt_way_run(g, f->moment[i], j)].reads, v);
+                    had = ckpt_list_has(&g->op[ckpt_way_run(g, f->moment[i], j)].reads, v);
                 }
                 *(f->until[v] > i ? &f->read[v] : &f->maybe[v]) += had ? 0 : f->lambda[i];
             }
@@ -594,7 +584,7 @@ static ckpt_code join_ways(const flow *f, int o, int *seen, ckpt_graph_op *joine
             }
         }
         for (int i = 0; i < it->writes.count; i++) {
-            if (!is_listed(&(ckpt_list){written, writes}, it->writes.at[i])) {
+            if (!ckpt_list_has(&(ckpt_list){written, writes}, it->writes.at[i])) {
                 written[writes++] = it->writes.at[i];
             }
         }

@@ -3,20 +3,14 @@
 #include <string.h>
 
 #include "planner/hierarchy/hierarchy_impl.h"
+#include "planner/schedule/readers.h"
 
 enum { FEW = 10 }; /* labels that a sweep behind its pace goes on with */
 
 static ckpt_code take_memory(ckpt_hierarchy *s, ckpt_arena *scratch, ckpt_err *err)
 {
     const ckpt_graph *const graph = s->graph;
-    size_t readers = 0;
-    for (int o = 0; o < graph->op_count; o++) {
-        readers += (size_t)graph->op[o].reads.count + (size_t)graph->op[o].adds.count;
-    }
-    readers += (size_t)graph->outputs.count;
     s->fixed = CKPT_NEW(scratch, bool, graph->op_count);
-    s->reader_from = CKPT_NEW(scratch, int, graph->buffer_count + 2);
-    s->reader = CKPT_NEW(scratch, int, readers);
     s->needed = CKPT_NEW(scratch, int, graph->op_count + 1);
     s->base = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
     s->base_pass = CKPT_NEW(scratch, ckpt_bytes, graph->op_count + 2);
@@ -24,38 +18,11 @@ static ckpt_code take_memory(ckpt_hierarchy *s, ckpt_arena *scratch, ckpt_err *e
     s->added = CKPT_NEW(scratch, ckpt_stretch, 2 * ((size_t)graph->op_count + 2));
     s->taken = CKPT_NEW(scratch, int, graph->op_count + 1);
     s->split = CKPT_NEW(scratch, int, graph->op_count + 1);
-    if (s->fixed == NULL || s->reader_from == NULL || s->reader == NULL || s->needed == NULL || s->base == NULL ||
-        s->base_pass == NULL || s->moment == NULL || s->added == NULL || s->taken == NULL || s->split == NULL) {
+    if (s->fixed == NULL || s->needed == NULL || s->base == NULL || s->base_pass == NULL || s->moment == NULL ||
+        s->added == NULL || s->taken == NULL || s->split == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a sweep of %d ops", graph->op_count);
     }
-    return CKPT_OK;
-}
-
-/* First-run readers of each buffer, rising; the end of the step reads the outputs. */
-static void find_readers(ckpt_hierarchy *s)
-{
-    const ckpt_graph *const graph = s->graph;
-    for (int round = 0; round < 2; round++) {
-        for (int o = 0; o <= graph->op_count; o++) {
-            const ckpt_list none = {0};
-            const bool end = o == graph->op_count;
-            const ckpt_list *const list[] = {end ? &graph->outputs : &graph->op[o].reads,
-                                             end ? &none : &graph->op[o].adds};
-            for (int l = 0; l < 2; l++) {
-                for (int i = 0; i < list[l]->count; i++) {
-                    const int b = list[l]->at[i];
-                    if (round == 0) {
-                        s->reader_from[b + 2]++;
-                    } else {
-                        s->reader[s->reader_from[b + 1]++] = o;
-                    }
-                }
-            }
-        }
-        for (int b = 0; round == 0 && b < graph->buffer_count; b++) {
-            s->reader_from[b + 2] += s->reader_from[b + 1];
-        }
-    }
+    return ckpt_readers_find(graph, scratch, &s->reader_from, &s->reader, err);
 }
 
 /* Places that ops may take. Of several pairs in one op nothing is believed: all would have to end together. */
@@ -294,7 +261,6 @@ static ckpt_code sweep(ckpt_hierarchy *s, const ckpt_hierarchy_goal *goal, const
                        ckpt_arena *scratch, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     CKPT_TRY(take_memory(s, scratch, err));
-    find_readers(s);
     CKPT_TRY(find_base(s, scratch, err));
     s->now.at = ckpt_memory_get(sizeof *s->now.at);
     if (s->now.at == NULL) {

@@ -23,16 +23,6 @@ static int draw(polisher *p, int sides)
     return (int)((p->random * UINT64_C(2685821657736338717) >> 33) % (uint64_t)sides);
 }
 
-static bool has(const ckpt_list *list, int buffer)
-{
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == buffer) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether a copy of `buffer` may stand on the other side of `entry`. */
 static bool may_cross(const polisher *p, ckpt_step_kind kind, int buffer, int entry)
 {
@@ -41,7 +31,8 @@ static bool may_cross(const polisher *p, ckpt_step_kind kind, int buffer, int en
         return target != buffer;
     }
     const ckpt_graph_op *const op = &p->graph->op[target];
-    return !has(&op->writes, buffer) && !has(&op->adds, buffer) && (kind == CKPT_OFFLOAD || !has(&op->reads, buffer));
+    return !ckpt_list_has(&op->writes, buffer) && !ckpt_list_has(&op->adds, buffer) &&
+           (kind == CKPT_OFFLOAD || !ckpt_list_has(&op->reads, buffer));
 }
 
 static void shift(polisher *p, int from, int to)

@@ -1,19 +1,14 @@
 /* Readers of buffers and gaps of ops. */
 #include "planner/price/price_impl.h"
+#include "planner/schedule/readers.h"
 
 enum { LONG_PART = 8 }; /* a gap of so many parts of the step is worth a thought wherever it lies */
 
 static ckpt_code take(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_price_facts *f, ckpt_err *err)
 {
     const size_t ops = (size_t)graph->op_count;
-    size_t readers = (size_t)graph->outputs.count;
-    for (int o = 0; o < graph->op_count; o++) {
-        readers += (size_t)graph->op[o].reads.count + (size_t)graph->op[o].adds.count;
-    }
     *f = (ckpt_price_facts){
         .graph = graph,
-        .reader_from = CKPT_NEW(scratch, int, graph->buffer_count + 2),
-        .reader = CKPT_NEW(scratch, int, readers),
         .fixed = CKPT_NEW(scratch, bool, ops),
         .gap_from = CKPT_NEW(scratch, int, ops),
         .gap_to = CKPT_NEW(scratch, int, ops),
@@ -21,36 +16,10 @@ static ckpt_code take(const ckpt_graph *graph, ckpt_arena *scratch, ckpt_price_f
         .bytes = CKPT_NEW(scratch, ckpt_bytes, ops),
         .held = CKPT_NEW(scratch, ckpt_bytes, ops),
     };
-    return f->reader_from != NULL && f->reader != NULL && f->fixed != NULL && f->gap_from != NULL &&
-                   f->gap_to != NULL && f->last != NULL && f->bytes != NULL && f->held != NULL
-               ? CKPT_OK
+    return f->fixed != NULL && f->gap_from != NULL && f->gap_to != NULL && f->last != NULL && f->bytes != NULL &&
+                   f->held != NULL
+               ? ckpt_readers_find(graph, scratch, &f->reader_from, &f->reader, err)
                : CKPT_FAIL(err, CKPT_NO_MEMORY, "gaps of %d ops", graph->op_count);
-}
-
-static void find_readers(ckpt_price_facts *f)
-{
-    const ckpt_graph *const graph = f->graph;
-    for (int round = 0; round < 2; round++) {
-        for (int o = 0; o <= graph->op_count; o++) {
-            const ckpt_list none = {0};
-            const bool end = o == graph->op_count;
-            const ckpt_list *const list[] = {end ? &graph->outputs : &graph->op[o].reads,
-                                             end ? &none : &graph->op[o].adds};
-            for (int l = 0; l < 2; l++) {
-                for (int i = 0; i < list[l]->count; i++) {
-                    const int b = list[l]->at[i];
-                    if (round == 0) {
-                        f->reader_from[b + 2]++;
-                    } else {
-                        f->reader[f->reader_from[b + 1]++] = o;
-                    }
-                }
-            }
-        }
-        for (int b = 0; round == 0 && b < graph->buffer_count; b++) {
-            f->reader_from[b + 2] += f->reader_from[b + 1];
-        }
-    }
 }
 
 /* What is added to has another value when it is read again, and so has what an op made of it before. */
@@ -139,7 +108,6 @@ ckpt_code ckpt_price_facts_find(const ckpt_graph *graph, const ckpt_bytes *live,
                                 ckpt_price_facts *facts, ckpt_err *err)
 {
     CKPT_TRY(take(graph, scratch, facts, err));
-    find_readers(facts);
     CKPT_TRY(find_fixed(facts, scratch, err));
     int top = 0;
     for (int j = 0; j < graph->op_count; j++) {

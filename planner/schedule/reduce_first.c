@@ -4,19 +4,9 @@
 
 #include "planner/schedule/schedule.h"
 
-static bool has(const ckpt_list *list, int buffer)
-{
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == buffer) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool touches(const ckpt_graph_op *op, int buffer)
 {
-    return has(&op->reads, buffer) || has(&op->writes, buffer) || has(&op->adds, buffer);
+    return ckpt_list_has(&op->reads, buffer) || ckpt_list_has(&op->writes, buffer) || ckpt_list_has(&op->adds, buffer);
 }
 
 /* May recomputation `again` stand behind `reduce` as well as before it? */
@@ -28,7 +18,7 @@ static bool apart(const ckpt_graph_op *recomputed, const ckpt_graph_op *reduce)
         }
     }
     for (int i = 0; i < recomputed->reads.count; i++) {
-        if (has(&reduce->writes, recomputed->reads.at[i])) {
+        if (ckpt_list_has(&reduce->writes, recomputed->reads.at[i])) {
             return false;
         }
     }

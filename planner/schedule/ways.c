@@ -20,7 +20,8 @@ bool ckpt_runs_agree(const ckpt_graph *graph, int a, int b)
     return a == b || (!graph->op[a].inexact && !graph->op[b].inexact);
 }
 
-ckpt_ns ckpt_fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_options *options)
+/* 0: the op need not run. */
+static ckpt_ns fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_options *options)
 {
     ckpt_ns least = graph->op[op].optional ? 0 : graph->op[op].time_ns;
     for (int k = 1; k < ckpt_way_count(graph, op); k++) {
@@ -28,6 +29,15 @@ ckpt_ns ckpt_fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_option
         if (ckpt_run_allowed(graph, run, options) && graph->op[run].time_ns < least) {
             least = graph->op[run].time_ns;
         }
+    }
+    return least;
+}
+
+ckpt_ns ckpt_least_time(const ckpt_graph *graph, const ckpt_plan_options *options)
+{
+    ckpt_ns least = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        least += fastest_way(graph, o, options); /* sums were checked with the graph */
     }
     return least;
 }

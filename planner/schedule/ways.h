@@ -15,7 +15,8 @@ bool ckpt_run_allowed(const ckpt_graph *graph, int run, const ckpt_plan_options 
 /* Do two runs of an op write the same bits? */
 bool ckpt_runs_agree(const ckpt_graph *graph, int a, int b);
 
-/* Time of the fastest way of an op that may be used; 0: it need not run. Cost: O(its variants). */
-ckpt_ns ckpt_fastest_way(const ckpt_graph *graph, int op, const ckpt_plan_options *options);
+/* Time of every op that must run, once, in the fastest way that may be used: no schedule is faster. Cost: O(ops and
+ * variants). */
+ckpt_ns ckpt_least_time(const ckpt_graph *graph, const ckpt_plan_options *options);
 
 #endif

@@ -483,10 +483,7 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
 {
     m->w.limit = m->limit;
     note(m);
-    m->enough = 0; /* of every op once, in its fastest way */
-    for (int o = 0; o < m->w.search.count; o++) {
-        m->enough += ckpt_fastest_way(m->w.search.graph, o, m->options);
-    }
+    m->enough = ckpt_least_time(m->w.search.graph, m->options);
     if (candidates->has_bound && candidates->bound_ns > m->enough && strcmp(candidates->bound_scope, "all") == 0) {
         m->enough = candidates->bound_ns;
     }

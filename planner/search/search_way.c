@@ -103,16 +103,6 @@ static int other_way(const ckpt_searcher *w, int k, int v, int turn)
     return run != ckpt_search_way(s, k, v) && ckpt_run_allowed(s->graph, run, w->options) ? run : -1;
 }
 
-static bool reads(const ckpt_graph_op *way, int b)
-{
-    for (int i = 0; i < way->reads.count; i++) {
-        if (way->reads.at[i] == b) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Do the run of a use of b in a way that does not read b. False: it has none. */
 static bool unread(ckpt_searcher *w, int b, ckpt_instant use)
 {
@@ -126,7 +116,7 @@ static bool unread(ckpt_searcher *w, int b, ckpt_instant use)
     const int first = ckpt_search_roll(w, turns);
     for (int turn = first; turn < first + turns; turn++) {
         const int way = other_way(w, k, v, turn);
-        if (way >= 0 && !reads(&s->graph->op[way], b) && change(w, k, v, way, false)) {
+        if (way >= 0 && !ckpt_list_has(&s->graph->op[way].reads, b) && change(w, k, v, way, false)) {
             return true;
         }
     }

@@ -18,16 +18,6 @@ typedef struct relaxer {
     ckpt_err *err;
 } relaxer;
 
-static bool holds(const ckpt_list *list, int b)
-{
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == b) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Of `list` what `other` holds too, and what every way has written where that is asked. */
 static ckpt_code keep_common(const relaxer *r, ckpt_list *list, const ckpt_list *other)
 {
@@ -37,7 +27,7 @@ static ckpt_code keep_common(const relaxer *r, ckpt_list *list, const ckpt_list 
     }
     int count = 0;
     for (int i = 0; i < list->count; i++) {
-        if (other != NULL ? holds(other, list->at[i]) : r->written[list->at[i]]) {
+        if (other != NULL ? ckpt_list_has(other, list->at[i]) : r->written[list->at[i]]) {
             at[count++] = list->at[i];
         }
     }
@@ -107,7 +97,7 @@ static void drop_pairs(const ckpt_graph_op *op, ckpt_inplace *pair, int *count)
 {
     int kept = 0;
     for (int i = 0; i < *count; i++) {
-        if (holds(&op->writes, pair[i].out) && holds(&op->reads, pair[i].in)) {
+        if (ckpt_list_has(&op->writes, pair[i].out) && ckpt_list_has(&op->reads, pair[i].in)) {
             pair[kept++] = pair[i];
         }
     }

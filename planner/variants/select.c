@@ -21,19 +21,9 @@ typedef struct selector {
     bool *is_output;
 } selector;
 
-static bool holds(const ckpt_list *list, int b)
-{
-    for (int i = 0; i < list->count; i++) {
-        if (list->at[i] == b) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool uses(const ckpt_graph_op *way, int b)
 {
-    return holds(&way->reads, b) || holds(&way->adds, b);
+    return ckpt_list_has(&way->reads, b) || ckpt_list_has(&way->adds, b);
 }
 
 /* The last op that uses b as selected; -1: none. */
@@ -78,7 +68,7 @@ static bool is_written(const selector *s, int b)
 {
     const int writer = s->graph->writer[b];
     const int run = s->way[writer] >= 0 ? s->way[writer] : writer;
-    return holds(&s->graph->op[run].writes, b);
+    return ckpt_list_has(&s->graph->op[run].writes, b);
 }
 
 static bool has_all(const selector *s, const ckpt_graph_op *way)
@@ -102,7 +92,7 @@ static bool leaves_enough(const selector *s, int o, const ckpt_graph_op *way)
     const ckpt_graph_op *const now = &s->graph->op[s->way[o]];
     for (int i = 0; i < now->writes.count; i++) {
         const int b = now->writes.at[i];
-        if (!holds(&way->writes, b) && (s->is_output[b] || last_use(s, b) >= 0)) {
+        if (!ckpt_list_has(&way->writes, b) && (s->is_output[b] || last_use(s, b) >= 0)) {
             return false;
         }
     }
@@ -122,7 +112,7 @@ static double price_of(selector *s, int o)
             const ckpt_graph_op *const writer = &graph->op[graph->writer[b]];
             bool before = false; /* counted with another way */
             for (int j = 0; j < k && !before; j++) {
-                before = holds(&graph->op[ckpt_way_run(graph, o, j)].reads, b);
+                before = ckpt_list_has(&graph->op[ckpt_way_run(graph, o, j)].reads, b);
             }
             if (!before) {
                 sum += buffer_price(s, b);
