@@ -26,7 +26,7 @@ def cpu_seconds():
 
 def plan(model, budget):
     before = cpu_seconds()
-    done = subprocess.run([f"{bin_folder}/ckpt-plan", "--json", "--effort", effort, "--device", device, "--budget", budget, *model], capture_output=True, text=True)
+    done = subprocess.run([f"{bin_folder}/ckpt-plan", "--json", "--ignore-flags", "--effort", effort, "--device", device, "--budget", budget, *model], capture_output=True, text=True)
     seconds = cpu_seconds() - before
     if done.returncode > 1:
         sys.exit(done.stderr)
