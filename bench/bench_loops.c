@@ -29,6 +29,7 @@ static const bench_loop loops[] = {
     {.op = "gelu", .in_count = 1, .attr = "approximate", .word = "tanh"},
     {.op = "tanh", .in_count = 1},
     {.op = "sigmoid", .in_count = 1},
+    {.op = "silu", .in_count = 1},
     {.op = "dropout", .in_count = 1, .attr = "p", .real = 0.1},
     {.op = "softmax", .in_count = 1},
     {.op = "log_softmax", .in_count = 1},

@@ -64,6 +64,8 @@ const ckpt_case ckpt_cases[] = {
     {.op = "tanh", IN(F(1))},
     {.op = "sigmoid", IN(F(2, 51)), .fill = CKPT_FILL_WIDE},
     {.op = "sigmoid", IN(F(2, 2, 3, 1))},
+    {.op = "silu", IN(F(2, 51)), .fill = CKPT_FILL_WIDE},
+    {.op = "silu", IN(F(1, 3, 2, 5))},
 
     {.op = "softmax", IN(F(5, 19)), .fill = CKPT_FILL_WIDE},
     {.op = "softmax", IN(F(2, 3, 4, 5)), AT(INT("axis", 1))},
@@ -177,6 +179,7 @@ const ckpt_case ckpt_cases[] = {
     {.op = "gelu", IN(F(130, 300)), AT(WORD("approximate", "tanh")), .fill = CKPT_FILL_WIDE},
     {.op = "tanh", IN(F(130, 300)), .fill = CKPT_FILL_WIDE},
     {.op = "sigmoid", IN(F(130, 300)), .fill = CKPT_FILL_WIDE},
+    {.op = "silu", IN(F(130, 300)), .fill = CKPT_FILL_WIDE},
     {.op = "softmax", IN(F(150, 257)), .fill = CKPT_FILL_WIDE},
     {.op = "softmax", IN(F(4, 33, 20, 20)), AT(INT("axis", 1))},
     {.op = "softmax", IN(F(4, 20, 33, 20)), AT(INT("axis", 2))},

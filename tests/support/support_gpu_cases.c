@@ -87,7 +87,7 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "lstm_cell", IN(F(33, 8), F(33, 100), F(33, 100)), AT(INT("features", 100))},
 
     {.op = "relu", IN(F(1))}, {.op = "relu", IN(F(1001))}, {.op = "gelu", IN(F(7))}, {.op = "gelu", IN(F(1001))},
-    {.op = "tanh", IN(F(7, 143))}, {.op = "sigmoid", IN(F(1001))}, {.op = "relu6", IN(F(7))},
+    {.op = "tanh", IN(F(7, 143))}, {.op = "sigmoid", IN(F(1001))}, {.op = "silu", IN(F(1001))}, {.op = "relu6", IN(F(7))},
     {.op = "dropout", IN(F(1))}, {.op = "dropout", IN(F(7))}, {.op = "dropout", IN(F(1001)), AT(REAL("p", 0.9))},
     {.op = "add", .in_count = 2, IN(F(1))}, {.op = "add", .in_count = 7, IN(F(1001))},
     {.op = "mul", .in_count = 2, IN(F(1))}, {.op = "mul", IN(F(3, 1, 7, 5), F(3, 1, 1, 1))},

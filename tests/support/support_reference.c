@@ -95,6 +95,13 @@ static void sigmoid(const ckpt_reference *r)
     }
 }
 
+static void silu(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = r->in[0][i] / (1 + exp(-r->in[0][i]));
+    }
+}
+
 static void dropout(const ckpt_reference *r)
 {
     const ckpt_shape *const shape = &r->node->out[0].shape;
@@ -201,6 +208,7 @@ static const struct {
     {"gelu", gelu},
     {"tanh", hyperbolic},
     {"sigmoid", sigmoid},
+    {"silu", silu},
     {"softmax", ckpt_reference_softmax},
     {"log_softmax", ckpt_reference_log_softmax},
     {"dropout", dropout},

@@ -30,6 +30,7 @@ static const ckpt_case cases[] = {
     {.op = "gelu", IN(F(5, 8193)), AT(WORD("approximate", "tanh"))},
     {.op = "tanh", IN(F(5, 8193))},
     {.op = "sigmoid", IN(F(5, 8193))},
+    {.op = "silu", IN(F(5, 8193))},
     {.op = "dropout", IN(F(5, 8193)), AT(REAL("p", 0.3))},
     {.op = "add", .in_count = 2, IN(F(5, 8193))},
     {.op = "add", .in_count = 4, IN(F(2, 13, 31, 29))},

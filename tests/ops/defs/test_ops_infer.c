@@ -82,6 +82,7 @@ static const infer_case infer_cases[] = {
     {"sigmoid", "", "a", S3(1, 2, 3), S0, NULL, S3(1, 2, 3), false},
     {"sigmoid", "", "b", S1(1), S1(5), "wanted float32", S0, true},
     {"tanh", "", "b", S1(1), S1(5), "wanted float32", S0, true},
+    {"silu", "", "a", S2(3, 3), S0, NULL, S2(3, 3), false},
     {"dropout", "p=0", "a", S2(3, 3), S0, NULL, S2(3, 3), false},
     {"dropout", "p=1", "a", S2(3, 3), S0, "\"p\" is 1, wanted at least 0 and less than 1", S0, false},
     {"dropout", "p=-0.5", "a", S2(3, 3), S0, "\"p\" is -0.5", S0, false},
