@@ -285,3 +285,111 @@ const ckpt_plan *ckpt_golden_plan(const ckpt_graph *graph, ckpt_arena *arena)
                         .layer_count = layers};
     return plan;
 }
+
+/* Per block three forward and two backward ops, in mirrored order; buffers y, r, bits, y/grad, r/grad; two variants, of
+ * the convolution and of the relu's backward. The first block reads nothing, the last one's gradient falls from heaven:
+ * r/grad of the last block is not there. */
+const ckpt_graph *ckpt_golden_ways(int blocks, ckpt_arena *arena)
+{
+    ckpt_graph *const graph = CKPT_NEW(arena, ckpt_graph, 1);
+    ckpt_buffer *const buffer = CKPT_NEW(arena, ckpt_buffer, 5 * blocks);
+    ckpt_graph_op *const op = CKPT_NEW(arena, ckpt_graph_op, 7 * blocks);
+    CHECK(graph != NULL && buffer != NULL && op != NULL, "no memory");
+    for (int i = 0; i < blocks; i++) {
+        const int y = 5 * i, r = y + 1, bits = y + 2, y_grad = y + 3, r_grad = y + 4;
+        const bool last = i + 1 == blocks;
+        const char *const conv = ckpt_arena_format(arena, "h.%d.conv", i);
+        const char *const relu = ckpt_arena_format(arena, "h.%d.relu", i);
+        const char *const pack = ckpt_arena_format(arena, "h.%d.pack", i);
+        buffer[y] = (ckpt_buffer){conv, 4000000, CKPT_ACTIVATION};
+        buffer[r] = (ckpt_buffer){relu, 4000000, CKPT_ACTIVATION};
+        buffer[bits] = (ckpt_buffer){pack, 125000, CKPT_SAVED};
+        buffer[y_grad] = (ckpt_buffer){ckpt_arena_format(arena, "%s/grad", conv), 4000000, CKPT_GRADIENT};
+        buffer[r_grad] = (ckpt_buffer){ckpt_arena_format(arena, "%s/grad", relu), last ? 0 : 4000000, CKPT_GRADIENT};
+        ckpt_graph_op *const forward = &op[3 * i], *const backward = &op[5 * blocks - 2 * (i + 1)];
+        const int winograd = 5 * blocks + i, from_bits = 7 * blocks - 1 - i; /* in the order of their ops */
+        forward[0] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "%s/forward", conv),
+                                     .layer = conv,
+                                     .reads = list_of(arena, i > 0, r - 5, 0),
+                                     .writes = list_of(arena, 1, y, 0),
+                                     .time_ns = 90000,
+                                     .recompute = true,
+                                     .variant = "gemm",
+                                     .first_variant = winograd,
+                                     .variant_count = 1};
+        forward[1] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "%s/forward", relu),
+                                     .layer = relu,
+                                     .reads = list_of(arena, 1, y, 0),
+                                     .writes = list_of(arena, 1, r, 0),
+                                     .time_ns = 8000,
+                                     .recompute = true};
+        forward[2] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "%s/forward", pack),
+                                     .layer = pack,
+                                     .reads = list_of(arena, 1, r, 0),
+                                     .writes = list_of(arena, 1, bits, 0),
+                                     .time_ns = 5000,
+                                     .recompute = true,
+                                     .optional = true};
+        backward[0] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "%s/backward", relu),
+                                      .phase = CKPT_BACKWARD,
+                                      .layer = relu,
+                                      .reads = list_of(arena, last ? 1 : 2, r, r_grad),
+                                      .writes = list_of(arena, 1, y_grad, 0),
+                                      .time_ns = 9000,
+                                      .variant = "output",
+                                      .first_variant = from_bits,
+                                      .variant_count = 1};
+        backward[1] = (ckpt_graph_op){.name = ckpt_arena_format(arena, "%s/backward", conv),
+                                      .phase = CKPT_BACKWARD,
+                                      .layer = conv,
+                                      .reads = list_of(arena, 1 + (i > 0), y_grad, r - 5),
+                                      .writes = list_of(arena, i > 0, r_grad - 5, 0),
+                                      .time_ns = 180000};
+        op[winograd] = forward[0];
+        op[winograd].variant = "winograd";
+        op[winograd].base = 3 * i;
+        op[winograd].time_ns = 40000;
+        op[winograd].workspace_bytes = 16000000;
+        op[winograd].inexact = true;
+        op[from_bits] = backward[0];
+        op[from_bits].variant = "bits";
+        op[from_bits].base = 5 * blocks - 2 * (i + 1);
+        op[from_bits].reads = list_of(arena, last ? 1 : 2, bits, r_grad);
+        op[from_bits].time_ns = 9500;
+    }
+    *graph = (ckpt_graph){.source = "ways.json",
+                          .name = "ways",
+                          .buffer = buffer,
+                          .buffer_count = 5 * blocks - 1, /* the last one's gradient is not there */
+                          .op = op,
+                          .op_count = 5 * blocks,
+                          .variant_count = 2 * blocks};
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_graph_check(graph, arena, &err), err);
+    return graph;
+}
+
+const ckpt_plan *ckpt_golden_ways_plan(const ckpt_graph *graph, int fast, ckpt_arena *arena)
+{
+    const int blocks = graph->op_count / 5;
+    ckpt_plan *const plan = CKPT_NEW(arena, ckpt_plan, 1);
+    ckpt_layer_decision *const layer = CKPT_NEW(arena, ckpt_layer_decision, 3 * blocks);
+    ckpt_step *const step = CKPT_NEW(arena, ckpt_step, graph->op_count);
+    CHECK(plan != NULL && layer != NULL && step != NULL, "no memory");
+    *plan = (ckpt_plan){.graph_name = graph->name, .solver = "hand", .budget_bytes = 100000000, .layer = layer};
+    for (int i = 0; i < graph->op_count; i++) {
+        const bool forward = i < 3 * blocks;
+        const int block = forward ? i / 3 : (graph->op_count - 1 - i) / 2;
+        const bool bits = block < fast;
+        if (forward) {
+            layer[i] = (ckpt_layer_decision){graph->op[i].layer, CKPT_KEEP};
+        }
+        if (!graph->op[i].optional || bits) {
+            step[plan->step_count++] =
+                ckpt_step_run(graph, bits && graph->op[i].variant_count > 0 ? graph->op[i].first_variant : i);
+        }
+    }
+    plan->layer_count = 3 * blocks;
+    plan->step = step;
+    return plan;
+}

@@ -27,4 +27,11 @@ const ckpt_trace *ckpt_golden_trace(const ckpt_golden_step *step, ckpt_arena *ar
 const ckpt_graph *ckpt_golden_graph(int layers, ckpt_arena *arena);
 const ckpt_plan *ckpt_golden_plan(const ckpt_graph *graph, ckpt_arena *arena);
 
+/* Blocks "h.0.conv", "h.0.relu", "h.0.pack" whose ops have variants: a convolution has an inexact one that is faster with
+ * workspace, a relu's backward reads the output or the bits that the optional pack writes. And a plan that runs the
+ * convolutions of all blocks below `fast` by their variant and those relus' backward from bits. Bound to the graph; it has
+ * no allocations. */
+const ckpt_graph *ckpt_golden_ways(int blocks, ckpt_arena *arena);
+const ckpt_plan *ckpt_golden_ways_plan(const ckpt_graph *graph, int fast, ckpt_arena *arena);
+
 #endif

@@ -20,6 +20,7 @@ typedef struct exporter {
     const ckpt_graph_types *types;
     ckpt_json_writer *json;
     int *runs;        /* per op */
+    int *way;         /* per op: how the plan does it first, a run of the graph; else its own way */
     bool *offloaded;  /* per buffer */
     ckpt_names layer; /* of the plan's decisions */
 } exporter;
@@ -88,7 +89,7 @@ static void put_word(const exporter *x, const char *name, const char *word)
 
 static void put_attributes(const exporter *x, int index)
 {
-    const ckpt_graph_op *const op = &x->graph->op[index];
+    const ckpt_graph_op *const own = &x->graph->op[index], *const op = &x->graph->op[x->way[index]];
     const int decided = op->phase == CKPT_FORWARD && x->plan != NULL
                             ? ckpt_names_find(&x->layer, has_text(op->layer) ? op->layer : op->name)
                             : -1;
@@ -108,6 +109,12 @@ static void put_attributes(const exporter *x, int index)
     put_number(x, "writes_bytes", bytes);
     if (op->workspace_bytes > 0) {
         put_number(x, "workspace_bytes", op->workspace_bytes);
+    }
+    if (own->variant_count > 0) {
+        put_number(x, "ways", own->variant_count + 1);
+    }
+    if (own->optional) {
+        put_number(x, "optional", 1);
     }
     end(x);
 }
@@ -138,6 +145,10 @@ static void put_op(const exporter *x, int index)
     }
     if (op->segment != NULL) {
         put_property(x, "segment", op->segment);
+    }
+    const ckpt_graph_op *const way = &x->graph->op[x->way[index]];
+    if (way != op) {
+        put_property(x, way->inexact ? "inexact variant" : "variant", way->variant);
     }
     end(x);
     end(x);
@@ -263,10 +274,15 @@ static void put_model(const exporter *x)
 
 static void count_steps(const exporter *x)
 {
+    for (int i = 0; i < x->graph->op_count; i++) {
+        x->way[i] = i;
+    }
     for (int i = 0; x->plan != NULL && i < x->plan->step_count; i++) {
         const ckpt_step *const step = &x->plan->step[i];
         if (step->kind == CKPT_RUN && step->target >= 0 && step->target < x->graph->op_count) {
-            x->runs[step->target]++;
+            if (x->runs[step->target]++ == 0) {
+                x->way[step->target] = (int)(ckpt_step_op(x->graph, step) - x->graph->op);
+            }
         } else if (step->kind == CKPT_OFFLOAD && step->target >= 0 && step->target < x->graph->buffer_count) {
             x->offloaded[step->target] = true;
         }
@@ -284,9 +300,10 @@ ckpt_code ckpt_graph_netron(const ckpt_graph *graph, const ckpt_plan *plan, cons
                   .types = types,
                   .json = &json,
                   .runs = CKPT_NEW(&scratch, int, graph->op_count),
+                  .way = CKPT_NEW(&scratch, int, graph->op_count),
                   .offloaded = CKPT_NEW(&scratch, bool, graph->buffer_count)};
     const int layers = plan != NULL ? plan->layer_count : 0;
-    ckpt_code code = x.runs == NULL || x.offloaded == NULL
+    ckpt_code code = x.runs == NULL || x.way == NULL || x.offloaded == NULL
                          ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to write %d ops", graph->op_count)
                          : ckpt_names_init(&x.layer, layers, &scratch, err);
     if (code == CKPT_OK) {

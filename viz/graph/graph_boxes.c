@@ -47,6 +47,9 @@ static void add_layer(ckpt_figure_box *b, const ckpt_figure_box *layer, int dept
         *b = *layer;
         return;
     }
+    b->way = b->backward_way = b->tip = NULL;
+    b->other_ways += layer->other_ways;
+    b->idle = b->idle && layer->idle;
     b->layers++;
     b->last = layer->name;
     b->name_length = ckpt_name_prefix(b->name, depth);

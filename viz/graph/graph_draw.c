@@ -1,6 +1,7 @@
 /* The forward half of a graph as a drawing in DOT: a box for each layer, an arrow where a layer reads another, clusters
  * around what stands together. DOT is written as text, so that what a person gets (-o x.dot) and what Graphviz draws is
  * the same; Graphviz then reads it (graph_render.c). */
+#include <math.h>
 #include <string.h>
 
 #include "viz/draw/draw.h"
@@ -19,7 +20,11 @@ static const decision_look looks[CKPT_DECISIONS] = {
     [CKPT_RECOMPUTE] = {"recomputed", "#fbe0a6", "#b35a00", "filled,dashed"},
     [CKPT_OFFLOADED] = {"offloaded", "#efd3e2", "#8a3a67", "filled\", peripheries=\"2"},
 };
+static const decision_look not_run = {"not run", "#ffffff", "#999999", "filled,dotted\", fontcolor=\"#666666"};
 static const decision_look undecided = {"", "#f4f4f4", "#555555", "filled"};
+
+/* Of boxes in which the plan does an op in another way than its own. */
+#define OTHER_WAY_PEN "2.5"
 
 typedef struct drawing {
     const ckpt_figure *figure;
@@ -50,6 +55,20 @@ static void put_name(ckpt_text *text, const char *name, size_t length)
         }
         i += bytes > 0 ? (size_t)bytes : 1;
         seen++;
+    }
+}
+
+/* Lines of any length. */
+static void put_lines(ckpt_text *text, const char *lines)
+{
+    for (const char *at = lines; *at != '\0';) {
+        const size_t line = strcspn(at, "\n"), length = line < NAME_LETTERS ? line : NAME_LETTERS;
+        put_name(text, at, length);
+        at += length;
+        if (*at == '\n') {
+            ckpt_text_add(text, "\\n");
+            at++;
+        }
     }
 }
 
@@ -94,7 +113,7 @@ static void put_stripes(const drawing *d, const ckpt_figure_box *b, int all, con
             between = ":";
         }
     }
-    ckpt_text_add(d->text, "\"];\n");
+    ckpt_text_add(d->text, "\"");
 }
 
 static void put_label(const drawing *d, const ckpt_figure_box *b, const char *line)
@@ -119,6 +138,16 @@ static void put_label(const drawing *d, const ckpt_figure_box *b, const char *li
     if (b->layers == 1 && b->recomputed > 1) {
         ckpt_text_add(d->text, "%s%d more runs", line, b->recomputed);
     }
+    const char *const ways[] = {b->way, b->backward_way};
+    for (int i = 0; i < 2; i++) {
+        if (ways[i] != NULL) {
+            ckpt_text_add(d->text, "%s", line);
+            put_text(d->text, ways[i]);
+        }
+    }
+    if (b->layers > 1 && b->other_ways > 0) {
+        ckpt_text_add(d->text, "%s%d ops in another way", line, b->other_ways);
+    }
 }
 
 static void put_box(const drawing *d, int index)
@@ -137,10 +166,18 @@ static void put_box(const drawing *d, int index)
     }
     if (kinds > 1) {
         put_stripes(d, b, all, line);
-        return;
+    } else {
+        ckpt_text_add(d->text, "\"");
+        put_look(d->text, b->idle ? &not_run : kinds == 0 ? &undecided : &looks[only]);
     }
-    ckpt_text_add(d->text, "\"");
-    put_look(d->text, kinds == 0 ? &undecided : &looks[only]);
+    if (b->other_ways > 0) {
+        ckpt_text_add(d->text, ", penwidth=" OTHER_WAY_PEN);
+    }
+    if (b->tip != NULL) {
+        ckpt_text_add(d->text, ", tooltip=\"");
+        put_lines(d->text, b->tip);
+        ckpt_text_add(d->text, "\"");
+    }
     ckpt_text_add(d->text, "];\n");
 }
 
@@ -343,9 +380,28 @@ static void put_plan(const drawing *d, const ckpt_plan *plan)
     }
     if (plan->verdict == CKPT_FITS && plan->keep_all_time_ns > 0) {
         const double more = (double)(plan->time_ns - plan->keep_all_time_ns) / (double)plan->keep_all_time_ns;
-        ckpt_text_add(d->text, "; %s, %.1f %% more than keep-all", ckpt_ns_show(plan->time_ns, text), 100 * more);
+        ckpt_text_add(d->text, "; %s, %.1f %% %s than keep-all", ckpt_ns_show(plan->time_ns, text), 100 * fabs(more),
+                      more < 0 ? "less" : "more");
     }
     ckpt_text_add(d->text, "\\l");
+}
+
+/* Of graphs with variants what the words in boxes mean. */
+static void put_ways(const drawing *d)
+{
+    const ckpt_figure *const f = d->figure;
+    if (f->runs == NULL && f->graph->variant_count > 0) {
+        ckpt_text_add(d->text, "ways: so many variants of the op to choose from, in SVG named on hover\\l");
+    } else if (f->other_ways > 0) {
+        ckpt_text_add(d->text, "by: %d ops run by another variant than their own; ~: by one that gives other bits\\l",
+                      f->other_ways);
+    }
+    if (f->optional > 0 && f->runs != NULL) {
+        ckpt_text_add(d->text, "%d of %d optional ops run\\l", f->optional - f->idle, f->optional);
+    } else if (f->optional > 0) {
+        ckpt_text_add(d->text, "%d ops are optional: they run where a chosen way reads what they write\\l",
+                      f->optional);
+    }
 }
 
 static void put_title(const drawing *d)
@@ -362,6 +418,7 @@ static void put_title(const drawing *d)
     }
     ckpt_text_add(d->text, "a box: layer; bytes it writes + saved for backward; time forward + backward%s\\l",
                   f->boxed ? "; neighbours share one" : "");
+    put_ways(d);
     if (segments) {
         ckpt_text_add(d->text, "a dashed frame is recomputed as one: what that saves and costs\\l");
     }
@@ -370,24 +427,38 @@ static void put_title(const drawing *d)
     }
 }
 
+/* One entry, right of the one before; none of nothing. */
+static void put_entry(const drawing *d, const decision_look *look, int count, const char *more, const char **before)
+{
+    if (count == 0) {
+        return;
+    }
+    ckpt_text_add(d->text, "    \"legend %s\" [label=\"%s: %d\"", look->word, look->word, count);
+    put_look(d->text, look);
+    ckpt_text_add(d->text, "%s];\n", more);
+    if (*before != NULL) {
+        ckpt_text_add(d->text, "    { rank=same; \"legend %s\" -> \"legend %s\" [style=invis]; }\n", *before,
+                      look->word);
+    }
+    *before = look->word;
+}
+
 static void put_legend(const drawing *d)
 {
+    static const decision_look other_way = {"in another way", "#f4f4f4", "#555555", "filled"};
     const ckpt_figure *const f = d->figure;
     const char *before = NULL;
+    int idle = 0, other = 0;
+    for (int b = 0; b < f->box_count; b++) {
+        idle += f->box[b].idle;
+        other += f->box[b].other_ways > 0;
+    }
     ckpt_text_add(d->text, "  subgraph cluster_legend {\n    label=\"\"; color=\"#ffffff\";\n");
     for (int k = 0; k < CKPT_DECISIONS; k++) {
-        if (f->decided[k] == 0) {
-            continue;
-        }
-        ckpt_text_add(d->text, "    \"legend %s\" [label=\"%s: %d\"", looks[k].word, looks[k].word, f->decided[k]);
-        put_look(d->text, &looks[k]);
-        ckpt_text_add(d->text, "];\n");
-        if (before != NULL) {
-            ckpt_text_add(d->text, "    { rank=same; \"legend %s\" -> \"legend %s\" [style=invis]; }\n", before,
-                          looks[k].word);
-        }
-        before = looks[k].word;
+        put_entry(d, &looks[k], f->decided[k], "", &before);
     }
+    put_entry(d, &not_run, idle, "", &before);
+    put_entry(d, &other_way, other, ", penwidth=" OTHER_WAY_PEN, &before);
     ckpt_text_add(d->text, "  }\n");
     if (before != NULL && f->column_count > 1) {
         ckpt_text_add(d->text, "  \"legend %s\" -> column_0 [style=invis];\n", before);

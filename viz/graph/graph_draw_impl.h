@@ -1,5 +1,5 @@
 /* What the files behind ckpt_graph_draw share. A drawing is made in steps: a box per layer with what it reads
- * (graph_figure.c), the ranges that stand together (graph_segments.c), repeated blocks folded to one (graph_fold.c) or,
+ * (graph_figure.c), the ways its ops are done in (graph_ways.c), the ranges that stand together (graph_segments.c), repeated blocks folded to one (graph_fold.c) or,
  * where nothing repeats, neighbours in one box (graph_boxes.c), columns (graph_columns.c), DOT (graph_draw.c), a
  * picture (graph_render.c). */
 #ifndef CKPT_VIZ_GRAPH_GRAPH_DRAW_IMPL_H
@@ -19,9 +19,16 @@ typedef struct ckpt_figure_box {
     int decided[CKPT_DECISIONS];
     int outputs;    /* activations written */
     int recomputed; /* recomputed runs, of all its layers */
-    int column;     /* never less than that of the box before */
+    ckpt_ns recomputed_ns;
+    int column; /* never less than that of the box before */
     ckpt_bytes activation_bytes, saved_bytes;
     ckpt_ns forward_ns, backward_ns; /* in a folded block: the mean of what it stands for */
+
+    /* Variants. Bytes and times are those of the way that the plan chose, of an op's first run. */
+    const char *way, *backward_way; /* how many ways its ops have, or by which the plan does them; NULL: no words */
+    const char *tip;                /* all ways of its ops, a line each; NULL: none has a choice */
+    int other_ways;                 /* ops that the plan does in another way than their own */
+    bool idle;                      /* an optional op that the plan does not run */
 } ckpt_figure_box;
 
 /* Box `to` reads `bytes` that box `from` writes. */
@@ -54,13 +61,17 @@ typedef struct ckpt_figure {
     ckpt_phase phase;      /* forward; the first op's when there is no forward op */
     int layer_count;       /* ops of that phase */
     int *layer_of;         /* per op of the graph; -1: of another phase */
+    int *box_of;           /* per op of the graph: the box in which it counts; -1: none */
+    int *first_run;        /* per op of the graph: how it is done first, as a run of the graph; -1: it is not run */
+    int *runs;             /* per run of the graph: how often the plan has it; NULL: there are no steps */
     ckpt_figure_box *box;
     int box_count;
     ckpt_figure_edge *edge; /* by `to`; in a figure of layers one per buffer read, in the reader's order */
     int edge_count;
     ckpt_figure_range *range;
     int range_count;
-    int decided[CKPT_DECISIONS]; /* of all layers */
+    int decided[CKPT_DECISIONS];    /* of all layers */
+    int other_ways, idle, optional; /* ops, of all phases */
     int column_count;
     bool folded, boxed;
     ckpt_arena *scratch;
@@ -68,6 +79,12 @@ typedef struct ckpt_figure {
 
 /* A box per layer, and an edge per buffer that one reads and another writes. Errors of all these: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_figure_layers(ckpt_figure *figure, ckpt_err *err);
+
+/* How the plan does each op. Before the layers. */
+CKPT_MUST_USE ckpt_code ckpt_figure_runs(ckpt_figure *figure, ckpt_err *err);
+
+/* The words on ways in boxes of layers. */
+CKPT_MUST_USE ckpt_code ckpt_figure_ways(ckpt_figure *figure, ckpt_err *err);
 
 /* The ranges of a figure of layers: what the plan recomputes together, and the user's flagged units. */
 CKPT_MUST_USE ckpt_code ckpt_figure_segments(ckpt_figure *figure, ckpt_err *err);

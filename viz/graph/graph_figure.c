@@ -97,7 +97,7 @@ static void fill_boxes(ckpt_figure *f, layers *of)
     f->edge_count = 0;
     for (int i = 0; i < graph->op_count; i++) {
         const ckpt_graph_op *const op = &graph->op[i];
-        f->layer_of[i] = -1;
+        f->layer_of[i] = f->box_of[i] = -1;
         if (op->phase != f->phase) {
             continue;
         }
@@ -106,7 +106,9 @@ static void fill_boxes(ckpt_figure *f, layers *of)
         const int first = ckpt_names_add(&of->first, label_of(op), layer);
         of->first_of[layer] = first >= 0 ? first : layer;
         of->count[of->first_of[layer]]++;
-        fill_box(&f->box[layer], graph, op);
+        fill_box(&f->box[layer], graph, &graph->op[f->first_run[i] >= 0 ? f->first_run[i] : i]);
+        f->box[layer].idle = f->first_run[i] < 0;
+        f->box_of[i] = layer;
         for (int r = 0; r < op->reads.count; r++) {
             const int buffer = op->reads.at[r];
             const int from = f->layer_of[graph->writer[buffer]];
@@ -119,7 +121,8 @@ static void fill_boxes(ckpt_figure *f, layers *of)
     for (int i = 0; f->phase == CKPT_FORWARD && i < graph->op_count; i++) {
         ckpt_figure_box *const b = graph->op[i].phase == CKPT_BACKWARD ? backward_box(f, of, &graph->op[i]) : NULL;
         if (b != NULL) {
-            b->backward_ns += graph->op[i].time_ns;
+            b->backward_ns += f->first_run[i] >= 0 ? graph->op[f->first_run[i]].time_ns : 0;
+            f->box_of[i] = (int)(b - f->box);
         }
     }
 }
@@ -127,12 +130,15 @@ static void fill_boxes(ckpt_figure *f, layers *of)
 ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
 {
     choose_phase(f);
+    CKPT_TRY(ckpt_figure_runs(f, err));
     f->layer_of = CKPT_NEW(f->scratch, int, f->graph->op_count);
+    f->box_of = CKPT_NEW(f->scratch, int, f->graph->op_count);
     f->box = CKPT_NEW(f->scratch, ckpt_figure_box, f->layer_count);
     f->edge = CKPT_NEW(f->scratch, ckpt_figure_edge, f->edge_count);
     layers of = {.first_of = CKPT_NEW(f->scratch, int, f->layer_count),
                  .count = CKPT_NEW(f->scratch, int, f->layer_count)};
-    if (f->layer_of == NULL || f->box == NULL || f->edge == NULL || of.first_of == NULL || of.count == NULL) {
+    if (f->layer_of == NULL || f->box_of == NULL || f->box == NULL || f->edge == NULL || of.first_of == NULL ||
+        of.count == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to draw %d ops", f->graph->op_count);
     }
     CKPT_TRY(ckpt_names_init(&of.first, f->layer_count, f->scratch, err));
@@ -140,14 +146,15 @@ ckpt_code ckpt_figure_layers(ckpt_figure *f, ckpt_err *err)
     for (int i = 0; f->plan != NULL && i < f->plan->layer_count; i++) {
         const ckpt_layer_decision *const layer = &f->plan->layer[i];
         const int first = ckpt_names_find(&of.first, layer->layer);
-        f->decided[layer->decision] += first >= 0;
+        f->decided[layer->decision] += first >= 0 && !f->box[first].idle;
         for (int b = first, left = first >= 0 ? of.count[first] : 0; left > 0; b++) {
             const bool own = of.first_of[b] == first;
-            f->box[b].decided[layer->decision] += own;
+            f->box[b].decided[layer->decision] += own && !f->box[b].idle;
             left -= own;
         }
     }
     CKPT_TRY(tell_apart(f, &of, err));
+    CKPT_TRY(ckpt_figure_ways(f, err));
     for (int e = 0; e < f->edge_count; e++) {
         f->edge[e].source = f->box[f->edge[e].from].name;
     }

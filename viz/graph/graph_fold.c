@@ -1,5 +1,5 @@
 /* Repeated blocks, drawn once. Layers are compared by a number for what they are (name without its digits, bytes,
- * decision) and by where what they read lies: as far behind, or at the same place before all blocks. Runs of a period
+ * decision, ways) and by where what they read lies: as far behind, or at the same place before all blocks. Runs of a period
  * are found in that sequence, those that save most boxes are taken, and what is within their blocks and between them is
  * folded in turn. */
 #include <stdlib.h>
@@ -23,6 +23,14 @@ static int end_of(const ckpt_blocks *b)
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     return (hash ^ value) * 1099511628211U; /* FNV-1a, a word at a time */
+}
+
+static uint64_t mix_words(uint64_t hash, const char *words)
+{
+    for (; words != NULL && *words != '\0'; words++) {
+        hash = mix(hash, (unsigned char)*words);
+    }
+    return mix(hash, 256);
 }
 
 /* The name without its numbers, so that h.3.ln1 is like h.4.ln1. */
@@ -49,6 +57,7 @@ static void make_tokens(ckpt_folding *f)
             hash = mix(hash, (uint64_t)b->decided[k]);
         }
         hash = mix(hash, (uint64_t)b->recomputed);
+        hash = mix_words(mix_words(hash, b->way), b->backward_way);
         f->token[i] = mix(hash, (uint64_t)(f->edge_at[i + 1] - f->edge_at[i]));
     }
     for (int b = 0; b < figure->graph->buffer_count; b++) {

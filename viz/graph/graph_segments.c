@@ -5,6 +5,13 @@
 
 #include "viz/graph/graph_draw_impl.h"
 
+/* A file may claim any number. */
+static ckpt_ns sum(ckpt_ns a, ckpt_ns b)
+{
+    ckpt_ns all = INT64_MAX;
+    return ckpt_sum(a, b, &all) ? all : INT64_MAX;
+}
+
 /* A layer's group is the number of first runs before its first recomputed run, plus 1; 0: it is never recomputed.
  * Counts the recomputed runs of each box too. */
 static void group_runs(ckpt_figure *f, int *group)
@@ -19,7 +26,9 @@ static void group_runs(ckpt_figure *f, int *group)
         first_runs += !step->recomputed;
         const int layer = f->layer_of[step->target];
         if (step->recomputed && layer >= 0) {
-            f->box[layer].recomputed++;
+            ckpt_figure_box *const b = &f->box[layer];
+            b->recomputed++;
+            b->recomputed_ns = sum(b->recomputed_ns, ckpt_step_op(f->graph, step)->time_ns);
             group[layer] = group[layer] == 0 ? first_runs + 1 : group[layer];
         }
     }
@@ -30,8 +39,9 @@ static void backward_bytes(const ckpt_figure *f, bool *read, ckpt_bytes *bytes)
 {
     const ckpt_graph *const graph = f->graph;
     for (int i = 0; i < graph->op_count; i++) {
-        for (int r = 0; f->layer_of[i] < 0 && r < graph->op[i].reads.count; r++) {
-            read[graph->op[i].reads.at[r]] = true;
+        const int run = f->layer_of[i] < 0 ? f->first_run[i] : -1;
+        for (int r = 0; run >= 0 && r < graph->op[run].reads.count; r++) {
+            read[graph->op[run].reads.at[r]] = true;
         }
     }
     for (int b = 0; b < graph->buffer_count; b++) {
@@ -48,10 +58,7 @@ static void add_segments(ckpt_figure *f, const int *group, const ckpt_bytes *byt
         ckpt_figure_range range = {.kind = CKPT_RANGE_SEGMENT, .first = first};
         for (next = first; next < f->layer_count && group[next] == group[first]; next++) {
             range.bytes += bytes[next];
-            const ckpt_ns once = f->box[next].forward_ns;
-            const int recomputed = f->box[next].recomputed; /* a file may claim any number */
-            const bool fits = recomputed == 0 || once <= (INT64_MAX - range.time_ns) / recomputed;
-            range.time_ns = fits ? range.time_ns + once * recomputed : INT64_MAX;
+            range.time_ns = sum(range.time_ns, f->box[next].recomputed_ns);
         }
         range.last = next - 1;
         range.layers = next - first;

@@ -67,6 +67,29 @@ static void golden(void **state)
     ckpt_golden_check("graph_large.dot", f->text.bytes, f->text.length);
 }
 
+/* How many ways there are; which the plan chose; that blocks fold where the same ones are chosen, and there alone. */
+static void variants(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_ways(3, &f->arena);
+    draw(f, graph, NULL, "dot");
+    ckpt_golden_check("graph_variants.dot", f->text.bytes, f->text.length);
+    draw(f, graph, ckpt_golden_ways_plan(graph, 2, &f->arena), "dot");
+    ckpt_golden_check("graph_variants_plan.dot", f->text.bytes, f->text.length);
+    draw(f, graph, ckpt_golden_ways_plan(graph, 2, &f->arena), "svg");
+    assert_non_null(strstr(f->text.bytes, "winograd ~ 40.0 us and 16.0 MB of workspace, chosen"));
+
+    const ckpt_graph *const large = ckpt_golden_ways(120, &f->arena);
+    const int fast[] = {0, 120, 50};
+    for (int i = 0; i < 3; i++) {
+        draw(f, large, ckpt_golden_ways_plan(large, fast[i], &f->arena), "dot");
+        assert_non_null(strstr(f->text.bytes, i == 2 ? " ×49" : " ×119"));
+        assert_int_equal(strstr(f->text.bytes, "by winograd ~") != NULL, fast[i] > 0);
+        assert_int_equal(strstr(f->text.bytes, "optional, does not run") != NULL, fast[i] < 120);
+    }
+    CHECK(strstr(f->text.bytes, "by: 100 ops") != NULL, "%.600s", f->text.bytes);
+}
+
 static bool line_has(const char *text, const char *begin, const char *word)
 {
     const char *const line = strstr(text, begin);
@@ -295,6 +318,10 @@ static void starved(void **state)
     CHECK(ckpt_test_starve_text(draw_starved, context) > 2, "too few allocations to mean anything");
     context[2] = svg;
     CHECK(ckpt_test_starve_text(draw_starved, context) > 2, "too few allocations to mean anything");
+    ckpt_graph ways = *ckpt_golden_ways(2, &f->arena);
+    ckpt_plan chosen = *ckpt_golden_ways_plan(&ways, 1, &f->arena);
+    void *variant[] = {&ways, &chosen, dot};
+    CHECK(ckpt_test_starve_text(draw_starved, variant) > 2, "too few allocations to mean anything");
 }
 
 static ckpt_code netron_starved(void *context, ckpt_text *text, ckpt_err *err)
@@ -313,6 +340,13 @@ static void netron(void **state)
     assert_int_equal(count(f->text.bytes, "\"op_type\""), graph.op_count);
     const ckpt_graph empty = {.name = ""};
     CHECK_OK(ckpt_graph_netron(&empty, NULL, NULL, &f->text, &f->err), f->err);
+    ckpt_text_fini(&f->text);
+    ckpt_text_init(&f->text);
+    const ckpt_graph *const ways = ckpt_golden_ways(2, &f->arena);
+    CHECK_OK(ckpt_graph_netron(ways, ckpt_golden_ways_plan(ways, 1, &f->arena), NULL, &f->text, &f->err), f->err);
+    assert_int_equal(count(f->text.bytes, "\"name\": \"ways\", \"type\""), 4);
+    assert_int_equal(count(f->text.bytes, "\"inexact variant\""), 1);
+    assert_int_equal(count(f->text.bytes, "\"key\": \"variant\", \"value\": \"bits\""), 1);
     void *context[] = {&graph, &plan};
     CHECK(ckpt_test_starve_text(netron_starved, context) > 2, "too few allocations to mean anything");
 }
@@ -329,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(golden, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(variants, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(every_layer_and_read_is_there, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(every_format, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(hostile_names, ckpt_test_open, ckpt_test_close),
