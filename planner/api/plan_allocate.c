@@ -50,6 +50,19 @@ ckpt_code ckpt_maker_pack(const ckpt_maker *m, const ckpt_candidate *candidate, 
     return code;
 }
 
+/* part / whole in thousandths, whatever their size: a tiny graph has fewer than a thousand bytes. */
+static ckpt_bytes thousandths(ckpt_bytes part, ckpt_bytes whole)
+{
+    return part < INT64_MAX / 1000 ? part * 1000 / (whole > 0 ? whole : 1) : part / (whole / 1000 + 1);
+}
+
+/* The limit less `lost` thousandths of what is left then. */
+static ckpt_bytes less_lost(ckpt_bytes limit, ckpt_bytes lost)
+{
+    const ckpt_bytes parts = 1000 + lost;
+    return limit / parts * 1000 + limit % parts * 1000 / parts;
+}
+
 /* What has been packed so far. */
 typedef struct tries {
     ckpt_plan *plan; /* the fastest that fits, when `fits` */
@@ -70,7 +83,7 @@ static ckpt_code try_candidate(const ckpt_maker *m, const ckpt_candidate *candid
         t->fits = t->better = true;
         return CKPT_OK;
     }
-    const ckpt_bytes lost = (packed.arena_bytes - candidate->peak) / (candidate->peak / 1000 + 1);
+    const ckpt_bytes lost = thousandths(packed.arena_bytes - candidate->peak, candidate->peak);
     t->lost = t->lost < 0 || lost < t->lost ? lost : t->lost;
     ckpt_arena_rewind(m->out, mark);
     return CKPT_OK;
@@ -124,7 +137,7 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
     ckpt_bytes below = 0;                                 /* the highest one whose candidates did, or that had none */
     options.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
     for (int round = 1; round < ROUNDS && above - below > above / 100 && !ckpt_plan_stopped(m->options); round++) {
-        const ckpt_bytes held = m->limit / (1000 + t->lost) * 1000; /* by what would lose as little */
+        const ckpt_bytes held = less_lost(m->limit, t->lost); /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;
         const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
         if (limit < m->options->floor_bytes) {
