@@ -94,6 +94,10 @@ static ckpt_code read_event(const reader *r, const ckpt_item *item, ckpt_event *
     CKPT_TRY(ckpt_need_text(item, "name", r->out, &event->name, r->err));
     CKPT_TRY(ckpt_member_text(item, "layer", "", r->out, &event->layer, r->err));
     CKPT_TRY(ckpt_member_text(item, "stream", "compute", r->out, &event->stream, r->err));
+    bool exact = true;
+    CKPT_TRY(ckpt_member_text(item, "variant", NULL, r->out, &event->variant, r->err));
+    CKPT_TRY(ckpt_member_bool(item, "exact", true, &exact, r->err));
+    event->inexact = !exact;
     CKPT_TRY(read_span(r, item, &event->span));
     CKPT_TRY(ckpt_need_int(item, "start_ns", 0, INT64_MAX, &event->start_ns, r->err));
     CKPT_TRY(ckpt_need_int(item, "end_ns", event->start_ns, INT64_MAX, &event->end_ns, r->err));
@@ -298,6 +302,10 @@ static void write_event(const ckpt_event *event, ckpt_json_writer *w)
     ckpt_json_put_int(w, "step", event->step);
     ckpt_json_put_text(w, "name", event->name);
     ckpt_json_put_given(w, "layer", event->layer);
+    ckpt_json_put_given(w, "variant", event->variant);
+    if (event->inexact) {
+        ckpt_json_put_bool(w, "exact", false);
+    }
     ckpt_json_put_text(w, "stream", event->stream != NULL ? event->stream : "compute");
     ckpt_json_put_text(w, "phase", ckpt_span_name(event->span));
     CKPT_JSON_INTS(w, {"start_ns", event->start_ns}, {"end_ns", event->end_ns});

@@ -38,10 +38,12 @@ typedef enum ckpt_span {
 } ckpt_span;
 
 typedef struct ckpt_event {
-    int step;           /* index in the plan */
-    const char *name;   /* op or buffer */
-    const char *layer;  /* "" for none */
-    const char *stream; /* "compute", "d2h", "h2d"; "stream 7" of a program that follows no plan */
+    int step;            /* index in the plan */
+    const char *name;    /* op or buffer */
+    const char *layer;   /* "" for none */
+    const char *variant; /* of a run: how, where that is not the op's own way; else NULL */
+    bool inexact;        /* of a run: what it writes has other bits than by the op's own way */
+    const char *stream;  /* "compute", "d2h", "h2d"; "stream 7" of a program that follows no plan */
     ckpt_span span;
     ckpt_ns start_ns, end_ns;              /* from the start of the training step */
     ckpt_bytes bytes[CKPT_CATEGORY_COUNT]; /* after the step; a run's own workspace still counted */

@@ -168,6 +168,8 @@ static void add_event(ckpt_run *run, ckpt_measured *measured, int step)
     event->layer = action->layer;
     event->stream = stream_name(action->stream);
     event->span = action->span;
+    event->variant = program->plan->step[step].variant;
+    event->inexact = program->plan->step[step].inexact;
     event->kernel_ns = 0;
     event->launches = 0;
     memcpy(event->bytes, run->live, sizeof event->bytes);

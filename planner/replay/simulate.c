@@ -143,6 +143,8 @@ static void fill_event(const ckpt_graph *graph, const ckpt_step *step, const ckp
         event->name = op->name;
         event->layer = op->layer;
         event->span = run_span(op, step->recomputed);
+        event->variant = step->variant;
+        event->inexact = step->inexact;
         for (int i = 0; step->inplace && i < op->inplace_count; i++) {
             const ckpt_buffer *const gone = &graph->buffer[op->inplace[i].in];
             held[ckpt_kind_category(gone->kind)] -= gone->bytes;

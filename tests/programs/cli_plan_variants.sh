@@ -53,6 +53,10 @@ grep -q winograd plan.json && fail 'an inexact variant was used unasked'
 expect 0 '' --budget 5kB --allow-inexact relu.json -o plan.json; says '1 of them give other bits'; replayed
 grep -q '"run": "a", "variant": "winograd", "exact": false' plan.json || fail "$(grep '"run": "a"' plan.json)"
 expect 0 '' --check plan.json relu.json
+# What people see of them.
+"$bin/ckpt-view" plan.json >out.txt; says 'variants  *1 of 6 runs in another way, 1 inexact'; says '  a 1 × winograd (inexact)'
+"$bin/ckpt-graph" --plan plan.json relu.json -f dot >out.txt; says 'a.n1.00 kB.n400 ns.nby winograd ~'; says 'pack.*optional, does not run'
+"$plan" --budget 5kB --allow-inexact relu.json --trace trace.json >/dev/null && grep -q '"name": "a", "layer": "a", "variant": "winograd", "exact": false' trace.json || fail "$(head -20 trace.json)"
 # Every strategy answers, for selected ways.
 expect 0 '' --budget 1200B --compare-strategies relu.json; says '^auto '; says '^chain '
 

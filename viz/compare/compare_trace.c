@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
+#include "viz/timeline/variants.h"
 
 static bool planned(const ckpt_trace *trace)
 {
@@ -109,14 +110,19 @@ static void add_categories(ckpt_comparer *c)
     c->d->row_title = "category at the peak";
 }
 
+static const char *called(ckpt_comparer *c, const ckpt_event *event)
+{
+    return ckpt_compare_name(c, ckpt_compare_keep(c, ckpt_event_called(event, c->out)));
+}
+
 /* What was measured outside the arena is no part of a plan. */
 static const char *at_event(ckpt_comparer *c, int at)
 {
     const ckpt_event *const x = &c->file[0]->trace->event[at], *const y = &c->file[1]->trace->event[at];
-    if (strcmp(x->name, y->name) != 0 || (x->span == CKPT_SPAN_FREE) != (y->span == CKPT_SPAN_FREE)) {
+    if (!ckpt_event_same_run(x, y)) {
         return CKPT_COMPARE_SAY(c, "differs from step %d on: %s%s, not %s%s", y->step,
-                                y->span == CKPT_SPAN_FREE ? "free of " : "", ckpt_compare_name(c, y->name),
-                                x->span == CKPT_SPAN_FREE ? "free of " : "", ckpt_compare_name(c, x->name));
+                                y->span == CKPT_SPAN_FREE ? "free of " : "", called(c, y),
+                                x->span == CKPT_SPAN_FREE ? "free of " : "", called(c, x));
     }
     for (int k = 0; k < CKPT_CAT_OUTSIDE; k++) {
         if (x->bytes[k] != y->bytes[k]) {

@@ -207,6 +207,10 @@ static void put_slice(exporter *x, const slice *s)
     begin_arguments(x);
     ckpt_json_put_int(x->json, "step", event->step);
     ckpt_json_put_given(x->json, "layer", event->layer);
+    ckpt_json_put_given(x->json, "variant", event->variant);
+    if (event->inexact) {
+        ckpt_json_put_bool(x->json, "exact", false);
+    }
     if (s->point && event->end_ns > event->start_ns) {
         ckpt_json_put_int(x->json, "took_ns", event->end_ns - event->start_ns);
     }

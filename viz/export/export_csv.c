@@ -7,7 +7,7 @@
 #include "viz/draw/words.h"
 #include "viz/timeline/view.h"
 
-static void put_event(const ckpt_trace *trace, int number, const ckpt_event *event, ckpt_text *out)
+static void put_event(const ckpt_trace *trace, int number, const ckpt_event *event, bool variants, ckpt_text *out)
 {
     ckpt_bands bands;
     ckpt_event_bands(trace, event, &bands);
@@ -23,6 +23,11 @@ static void put_event(const ckpt_trace *trace, int number, const ckpt_event *eve
     for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
         ckpt_text_add(out, ",%" PRId64, event->bytes[c]);
     }
+    if (variants) {
+        ckpt_text_put(out, ",", 1);
+        ckpt_words_csv(out, event->variant != NULL ? event->variant : "");
+        ckpt_text_add(out, ",%s", event->inexact ? "false" : "true");
+    }
     ckpt_text_put(out, "\r\n", 2);
 }
 
@@ -33,10 +38,16 @@ ckpt_code ckpt_view_csv(const ckpt_trace *const *trace, int trace_count, ckpt_te
     for (int c = 0; c < CKPT_CATEGORY_COUNT; c++) {
         ckpt_text_add(text, ",%s_bytes", ckpt_category_name((ckpt_category)c));
     }
-    ckpt_text_put(text, "\r\n", 2);
+    bool variants = false;
     for (int i = 0; i < trace_count; i++) {
         for (int k = 0; k < trace[i]->event_count; k++) {
-            put_event(trace[i], i + 1, &trace[i]->event[k], text);
+            variants = variants || trace[i]->event[k].variant != NULL;
+        }
+    }
+    ckpt_text_add(text, "%s\r\n", variants ? ",variant,exact" : "");
+    for (int i = 0; i < trace_count; i++) {
+        for (int k = 0; k < trace[i]->event_count; k++) {
+            put_event(trace[i], i + 1, &trace[i]->event[k], variants, text);
         }
     }
     return ckpt_text_end(text, err);

@@ -74,6 +74,8 @@ static ckpt_code name_step(const maker *m, int s)
         event->name = op->name;
         event->layer = op->layer != NULL ? op->layer : "";
         event->span = run_span(op->phase, step->recomputed);
+        event->variant = step->variant;
+        event->inexact = step->inexact;
     } else {
         event->name = m->plan->outline.buffer[target].name;
         event->layer = m->layer[target];

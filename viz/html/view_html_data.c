@@ -8,6 +8,7 @@
 #include "core/base/names.h"
 #include "core/json/json_write.h"
 #include "viz/html/view_html_impl.h"
+#include "viz/timeline/variants.h"
 #include "viz/timeline/view_live_set.h"
 
 typedef struct writer {
@@ -18,6 +19,7 @@ typedef struct writer {
     ckpt_names names; /* of texts, in order of their first use */
     const char **text;
     int text_count;
+    bool failed; /* no memory for a text */
 } writer;
 
 static int number_of(writer *w, const char *text)
@@ -126,6 +128,14 @@ static ckpt_code put_traces(writer *w, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* An op that runs in another way than its own has that in its name: the page needs no more. */
+static const char *called(writer *w, const ckpt_event *event)
+{
+    const char *const name = event->variant != NULL ? ckpt_event_called(event, w->view->canvas.scratch) : event->name;
+    w->failed = w->failed || (event->variant != NULL && name == NULL);
+    return name;
+}
+
 typedef int64_t field_of(writer *w, int i, int field);
 
 /* An object of columns. */
@@ -149,7 +159,7 @@ static int64_t event_value(writer *w, int i, int field)
 {
     const ckpt_event *const event = &w->trace->event[i];
     switch (field) {
-    case 0: return number_of(w, event->name);
+    case 0: return number_of(w, called(w, event));
     case 1: return number_of(w, event->layer);
     case 2: return event->span;
     case 3: return w->view->lane_of[i];
@@ -166,7 +176,10 @@ static int64_t range_value(writer *w, int i, int field)
 {
     const ckpt_live_range *const range = &w->ranges.range[i];
     switch (field) {
-    case 0: return number_of(w, range->name);
+    case 0:
+        return number_of(w, range->kind == CKPT_LIVE_WORKSPACE && !w->view->no_plan
+                                ? called(w, &w->trace->event[range->born])
+                                : range->name);
     case 1: return number_of(w, range->layer);
     case 2: return range->kind;
     case 3: return ckpt_live_range_why(&w->ranges, i);
@@ -324,5 +337,5 @@ ckpt_code ckpt_html_data(const ckpt_view *view, const ckpt_view_options *options
     put_columns(&w, "ranges", range_fields, sizeof range_fields / sizeof range_fields[0], w.ranges.count, range_value);
     ckpt_json_put_texts(&w.json, "texts", w.text, w.text_count);
     ckpt_json_end(&w.json);
-    return ckpt_text_end(json, err);
+    return w.failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the names of variants") : ckpt_text_end(json, err);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "viz/timeline/variants.h"
 
 static ckpt_why why_without_plan(const ckpt_trace *trace, const ckpt_live_range *range)
 {
@@ -86,10 +87,16 @@ static void put_word(const ckpt_live_ranges *ranges, int which, char word, ckpt_
     const ckpt_event *const event = ranges->trace->event;
     const ckpt_live_range *const range = &ranges->range[which];
     switch (word) {
-    case 'n': ckpt_text_add(text, "%s", range->name); break;
+    case 'n':
+        if (range->kind == CKPT_LIVE_WORKSPACE && ranges->trace->allocation_count > 0) {
+            ckpt_event_put(text, &event[range->born]);
+        } else {
+            ckpt_text_add(text, "%s", range->name);
+        }
+        break;
     case 'y': ckpt_text_add(text, "%s%s", range->layer[0] != '\0' ? " in " : "", range->layer); break;
-    case 'B': ckpt_text_add(text, "%s", event[range->born].name); break;
-    case 'L': ckpt_text_add(text, "%s", event[range->last].name); break;
+    case 'B': ckpt_event_put(text, &event[range->born]); break;
+    case 'L': ckpt_event_put(text, &event[range->last]); break;
     case 'b': ckpt_text_add(text, "%d", event[range->born].step); break;
     case 'l': ckpt_text_add(text, "%d", event[range->last].step); break;
     case 'c': ckpt_text_add(text, "%d", event[range->copied].step); break;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "viz/timeline/live_ranges.h"
+#include "viz/timeline/variants.h"
 #include "viz/timeline/view.h"
 
 const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
@@ -154,8 +155,11 @@ static const char *compare(const ckpt_series *base, ckpt_series *other, ckpt_are
     const int shared = a->event_count < b->event_count ? a->event_count : b->event_count;
     for (int i = 0; i < shared; i++) {
         const ckpt_event *const x = &a->event[i], *const y = &b->event[i];
-        if (strcmp(x->name, y->name) != 0 || (x->span == CKPT_SPAN_FREE) != (y->span == CKPT_SPAN_FREE)) {
-            return ckpt_arena_format(scratch, "differs from step %d on: %s, not %s", y->step, y->name, x->name);
+        if (!ckpt_event_same_run(x, y)) {
+            const char *const is = ckpt_event_called(y, scratch), *const was = ckpt_event_called(x, scratch);
+            return is == NULL || was == NULL
+                       ? NULL
+                       : ckpt_arena_format(scratch, "differs from step %d on: %s, not %s", y->step, is, was);
         }
         for (int c = 0; c < CKPT_CAT_OUTSIDE; c++) {
             if (x->bytes[c] == y->bytes[c]) {

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "viz/timeline/variants.h"
 #include "viz/timeline/view_draw.h"
 
 static const char *text_of(const char *text)
@@ -94,6 +95,17 @@ static void say_recomputed(ckpt_view *view, ckpt_ns ns)
     fact(view, "recompute", words, -1);
 }
 
+static void say_variants(ckpt_view *view)
+{
+    const ckpt_series *const base = &view->series[view->base];
+    const char *line[CKPT_VARIANT_LINES];
+    const int lines = ckpt_variants_say(base->trace, base->runs, line, view->canvas.scratch);
+    view->failed = view->failed || lines < 0;
+    for (int i = 0; i < lines; i++) {
+        fact(view, i == 0 ? "variants" : "", line[i], -1);
+    }
+}
+
 static void say_times(ckpt_view *view, const ckpt_series *base, const ckpt_series *other)
 {
     const ckpt_ns ns = base->trace->time_ns, other_ns = other != NULL ? other->trace->time_ns : 0;
@@ -123,6 +135,7 @@ static void say_time(ckpt_view *view)
         say_runs(view);
     } else {
         say_recomputed(view, ns);
+        say_variants(view);
     }
     if (base->copies > 0) {
         const char *const ns_words = base->copy_ns > 0 ? CKPT_SAY(view, ", %s", ns_of(view, base->copy_ns)) : "";
@@ -230,7 +243,7 @@ static void say_title(ckpt_view *view)
                           ckpt_view_percent((double)base->at_peak.planned, (double)trace->budget_bytes))
                : "";
     view->head[0] = CKPT_SAY(view, "peak %s%s at step %d of %lld: %s", bytes, of_budget, peak->step, (long long)last,
-                             text_of(peak->name));
+                             text_of(ckpt_event_called(peak, view->canvas.scratch)));
 }
 
 void ckpt_view_say(ckpt_view *view)

@@ -53,6 +53,8 @@ static const ckpt_event events[] = {
     {.step = 3,
      .name = "b0",
      .layer = "l0",
+     .variant = "winograd",
+     .inexact = true,
      .stream = "compute",
      .span = CKPT_SPAN_BACKWARD,
      .start_ns = 13,
@@ -152,6 +154,9 @@ static void test_trace_survives_a_round_trip(void **state)
         assert_int_equal(e->address, events[i].address);
         assert_int_equal(e->kernel_ns, events[i].kernel_ns);
         assert_int_equal(e->launches, events[i].launches);
+        assert_int_equal(e->inexact, events[i].inexact);
+        assert_true((e->variant == NULL) == (events[i].variant == NULL));
+        assert_string_equal(e->variant != NULL ? e->variant : "", events[i].variant != NULL ? events[i].variant : "");
     }
     ckpt_test_round_trip("trace", text.bytes);
     ckpt_test_starve_format("trace", text.bytes);
