@@ -8,15 +8,49 @@
 ckpt_code ckpt_plan_outline(const ckpt_graph *graph, ckpt_arena *out, ckpt_outline *outline, ckpt_err *err)
 {
     ckpt_outline_op *const op = CKPT_NEW(out, ckpt_outline_op, graph->op_count);
-    if (op == NULL) {
+    ckpt_outline_way *const way = CKPT_NEW(out, ckpt_outline_way, graph->variant_count);
+    if (op == NULL || way == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "outline of %d ops", graph->op_count);
+    }
+    for (int v = 0; v < graph->variant_count; v++) {
+        const ckpt_graph_op *const from = &graph->op[graph->op_count + v];
+        way[v] = (ckpt_outline_way){from->variant, from->time_ns};
     }
     for (int i = 0; i < graph->op_count; i++) {
         const ckpt_graph_op *const from = &graph->op[i];
-        op[i] = (ckpt_outline_op){from->name, from->layer != NULL ? from->layer : "", from->phase, from->time_ns};
+        op[i] = (ckpt_outline_op){.name = from->name,
+                                  .layer = from->layer != NULL ? from->layer : "",
+                                  .phase = from->phase,
+                                  .time_ns = from->time_ns,
+                                  .variant = from->variant,
+                                  .way = from->variant_count > 0 ? &way[from->first_variant - graph->op_count] : NULL,
+                                  .way_count = from->variant_count};
     }
     *outline =
         (ckpt_outline){graph->statics, graph->static_count, graph->buffer, graph->buffer_count, op, graph->op_count};
+    return CKPT_OK;
+}
+
+static ckpt_code read_ways(const ckpt_item *item, ckpt_arena *out, ckpt_outline_op *op, ckpt_err *err)
+{
+    ckpt_item array;
+    CKPT_TRY(ckpt_member_text(item, "variant", NULL, out, &op->variant, err));
+    CKPT_TRY(ckpt_member_array(item, "variants", &array, &op->way_count, err));
+    if (op->way_count == 0) {
+        return CKPT_OK;
+    }
+    ckpt_outline_way *const way = CKPT_NEW(out, ckpt_outline_way, op->way_count);
+    if (way == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for %d variants", ckpt_json_source(item->json),
+                         op->way_count);
+    }
+    for (int i = 0; i < op->way_count; i++) {
+        ckpt_item each;
+        ckpt_item_at(&array, i, &each);
+        CKPT_TRY(ckpt_need_text(&each, "name", out, &way[i].name, err));
+        CKPT_TRY(ckpt_need_int(&each, "time_ns", 0, INT64_MAX, &way[i].time_ns, err));
+    }
+    op->way = way;
     return CKPT_OK;
 }
 
@@ -37,6 +71,7 @@ static ckpt_code read_ops(const ckpt_item *graph, ckpt_arena *out, ckpt_outline 
         CKPT_TRY(ckpt_phase_read(&item, out, &op[i].phase, err));
         CKPT_TRY(ckpt_member_text(&item, "layer", "", out, &op[i].layer, err));
         CKPT_TRY(ckpt_need_int(&item, "time_ns", 0, INT64_MAX, &op[i].time_ns, err));
+        CKPT_TRY(read_ways(&item, out, &op[i], err));
         if (!ckpt_sum(time, op[i].time_ns, &time)) {
             const ckpt_code code = CKPT_FAIL(err, CKPT_OVERFLOW, "the sum of times does not fit 63 bits");
             return ckpt_item_blame(&item, code, err);
@@ -74,6 +109,17 @@ void ckpt_outline_write(const ckpt_outline *outline, ckpt_json_writer *w)
         ckpt_json_put_text(w, "phase", ckpt_phase_name(op->phase));
         ckpt_json_put_given(w, "layer", op->layer);
         ckpt_json_put_int(w, "time_ns", op->time_ns);
+        ckpt_json_put_given(w, "variant", op->variant);
+        if (op->way_count > 0) {
+            ckpt_json_begin_array(w, "variants", CKPT_JSON_LINE);
+            for (int k = 0; k < op->way_count; k++) {
+                ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+                ckpt_json_put_text(w, "name", op->way[k].name);
+                ckpt_json_put_int(w, "time_ns", op->way[k].time_ns);
+                ckpt_json_end(w);
+            }
+            ckpt_json_end(w);
+        }
         ckpt_json_end(w);
     }
     ckpt_json_end(w);

@@ -5,10 +5,19 @@
 
 #include "core/formats/graph.h"
 
+/* A variant of an op. */
+typedef struct ckpt_outline_way {
+    const char *name;
+    ckpt_ns time_ns;
+} ckpt_outline_way;
+
 typedef struct ckpt_outline_op {
     const char *name, *layer; /* layer: "" for none */
     ckpt_phase phase;
-    ckpt_ns time_ns;
+    ckpt_ns time_ns;             /* in its own way */
+    const char *variant;         /* what that is called; NULL: nothing */
+    const ckpt_outline_way *way; /* the others */
+    int way_count;
 } ckpt_outline_op;
 
 /* op_count 0: unknown, as in plan files older than outlines. */

@@ -169,9 +169,9 @@ expect 2 "ckpt-compare: no NEW given; see --help" small.plan
 expect 2 "ckpt-compare: no files given: wanted BASE and NEW; see --help"
 expect 2 "ckpt-compare: report.gif has no extension that names a form: .txt, .md, .csv, .json, .xml or .html; see --help" -o report.gif small.plan small.plan
 expect 2 "ckpt-compare: found --alpha 2, wanted a number between 0 and 1; see --help" --alpha 2 small.plan small.plan
-all="peak, static, arena, budget, least_budget, step_time, mean_time, recompute, forward, backward, update, copy, wait, overhead, gap, bound, offload, host, keep_all_peak, keep_all_time, process_peak, outputs, saved, workspace, parameters, copy_out, copy_in"
+all="peak, static, arena, budget, least_budget, step_time, mean_time, recompute, forward, backward, update, copy, wait, overhead, gap, bound, other_ways, inexact, offload, host, keep_all_peak, keep_all_time, process_peak, outputs, saved, workspace, parameters, copy_out, copy_in"
 expect 2 "ckpt-compare: --max: unknown metric \"speed\"; wanted one of $all" --max speed=1 small.plan small.plan
-expect 2 "ckpt-compare: --max process_peak=1GB: a plan has no process_peak; wanted one of peak, static, arena, budget, least_budget, step_time, recompute, overhead, gap, bound, offload, host, keep_all_peak, keep_all_time" --max process_peak=1GB small.plan small.plan
+expect 2 "ckpt-compare: --max process_peak=1GB: a plan has no process_peak; wanted one of peak, static, arena, budget, least_budget, step_time, recompute, overhead, gap, bound, other_ways, inexact, offload, host, keep_all_peak, keep_all_time" --max process_peak=1GB small.plan small.plan
 expect 2 'ckpt-compare: while reading --max peak=3ms: size "3ms" has the unknown unit "ms"; wanted B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, or a percentage' --max peak=3ms small.plan small.plan
 expect 2 'ckpt-compare: while reading --max-increase step_time=3: time "3" has no unit; wanted ns, us, ms or s' --max-increase step_time=3 small.plan small.plan
 expect 2 'ckpt-compare: --max: found "peak", wanted METRIC=VALUE, such as peak=6GiB' --max peak small.plan small.plan

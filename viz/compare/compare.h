@@ -32,6 +32,7 @@ typedef enum ckpt_compare_unit {
     CKPT_UNIT_BYTES,
     CKPT_UNIT_NS,
     CKPT_UNIT_RATIO, /* millionths; shown as a percentage */
+    CKPT_UNIT_COUNT,
 } ckpt_compare_unit;
 
 /* How a number came to be, and so how a change of it is judged. */
@@ -129,6 +130,25 @@ typedef struct ckpt_decision_group {
     ckpt_bytes copied_bytes, peak_bytes;
 } ckpt_decision_group;
 
+/* An op that the plans run in different ways, or one of them not at all; all its runs together. */
+typedef struct ckpt_way_change {
+    const char *op;
+    const char *base, *fresh;   /* "gemm", "winograd (inexact)", "output, bits", "not run" */
+    bool timed;                 /* the plans tell the times of these ways */
+    ckpt_ns time_ns;            /* more time in it, NEW less BASE */
+    ckpt_bytes workspace_bytes; /* more workspace, of the largest */
+} ckpt_way_change;
+
+/* Such ops of repeated blocks, together, as ckpt_decision_group. */
+typedef struct ckpt_way_group {
+    const char *name;
+    int count, of;
+    const char *base, *fresh;
+    bool timed;
+    ckpt_ns time_ns;
+    ckpt_bytes workspace_bytes; /* of the op with the largest change */
+} ckpt_way_group;
+
 /* A buffer, workspace or static block at the peaks. Over all of them the changes add up to the peak's. */
 typedef struct ckpt_contributor {
     const char *name;
@@ -163,6 +183,10 @@ typedef struct ckpt_difference {
     int decision_count;
     const ckpt_decision_group *decision_group;
     int decision_group_count;
+    const ckpt_way_change *way; /* in order of the ops of NEW */
+    int way_count;
+    const ckpt_way_group *way_group;
+    int way_group_count;
     const char *base_peak, *peak;        /* "h.3.att/backward at step 812": where the peaks are; "" unknown */
     const ckpt_contributor *contributor; /* all that differ, largest change first */
     int contributor_count;

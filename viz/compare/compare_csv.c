@@ -60,6 +60,29 @@ static void put_decision(ckpt_text *text, const ckpt_difference *d, const ckpt_d
     }
 }
 
+static void put_way(ckpt_text *text, const ckpt_difference *d, const ckpt_way_change *w)
+{
+    const char *const between[] = {w->base, " -> ", w->fresh};
+    ckpt_text change;
+    ckpt_text_init(&change);
+    for (int i = 0; i < 3; i++) {
+        ckpt_text_add(&change, "%s", between[i]);
+    }
+    text->failed = text->failed || change.failed;
+    for (int k = 0; k < 2 && !change.failed; k++) {
+        put_line(text, d,
+                 &(line){.section = "way",
+                         .name = w->op,
+                         .part = k == 0 ? "time" : "workspace",
+                         .unit = ckpt_compare_unit_name(k == 0 ? CKPT_UNIT_NS : CKPT_UNIT_BYTES),
+                         .has_new = k == 1 || w->timed,
+                         .fresh = k == 0 ? w->time_ns : w->workspace_bytes,
+                         .verdict = "",
+                         .note = change.bytes});
+    }
+    ckpt_text_fini(&change);
+}
+
 static void put_difference(ckpt_text *text, const ckpt_difference *d)
 {
     for (int k = 0; k < d->mismatch_count; k++) {
@@ -89,6 +112,9 @@ static void put_difference(ckpt_text *text, const ckpt_difference *d)
     }
     for (int k = 0; k < d->decision_count; k++) {
         put_decision(text, d, &d->decision[k]);
+    }
+    for (int k = 0; k < d->way_count; k++) {
+        put_way(text, d, &d->way[k]);
     }
     for (int k = 0; k < d->contributor_count; k++) {
         const ckpt_contributor *const c = &d->contributor[k];

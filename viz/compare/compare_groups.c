@@ -1,4 +1,4 @@
-/* Decisions that changed, layers of repeated blocks together: names that differ in their numbers alone ("h.0.mlp",
+/* Decisions and ways that changed, layers and ops of repeated blocks together: names that differ in their numbers alone ("h.0.mlp",
  * "h.1.mlp") and changed alike. */
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,10 @@
 #include "viz/compare/compare_impl.h"
 
 typedef struct member {
+    const char *name;
     const char *pattern; /* the name with # for each part that is a number */
     ckpt_decision base, fresh;
+    const char *base_way, *fresh_way; /* of ways; else "" */
     int at;
 } member;
 
@@ -51,7 +53,8 @@ static int by_pattern(const void *a, const void *b)
     const member *const x = a, *const y = b;
     const int order = strcmp(x->pattern, y->pattern);
     const int changes = (int)(x->base * 8 + x->fresh) - (int)(y->base * 8 + y->fresh);
-    return order != 0 ? order : changes != 0 ? changes : x->at - y->at;
+    const int was = strcmp(x->base_way, y->base_way), is = strcmp(x->fresh_way, y->fresh_way);
+    return order != 0 ? order : changes != 0 ? changes : was != 0 ? was : is != 0 ? is : x->at - y->at;
 }
 
 /* The number in the only part of two names of a pattern in which they differ; false: there is not one such part. *end:
@@ -77,13 +80,12 @@ static bool numbers(const char *name, const char *other, int64_t *own, int64_t *
 }
 
 /* All members differ from the first in that one part alone. */
-static bool one_varies(const ckpt_comparer *c, const member *first, int count, size_t cut)
+static bool one_varies(const member *first, int count, size_t cut)
 {
     for (int i = 1; i < count; i++) {
         int64_t own = 0, others = 0;
         size_t end = 0;
-        if (!numbers(c->d->decision[first[0].at].layer, c->d->decision[first[i].at].layer, &own, &others, &end) ||
-            end != cut) {
+        if (!numbers(first[0].name, first[i].name, &own, &others, &end) || end != cut) {
             return false;
         }
     }
@@ -91,19 +93,18 @@ static bool one_varies(const ckpt_comparer *c, const member *first, int count, s
 }
 
 /* "h.0 … h.5.mlp" for members first .. last. */
-static void name_group(ckpt_comparer *c, const member *first, int count, ckpt_decision_group *group)
+static const char *name_group(ckpt_comparer *c, const member *first, int count, int *of)
 {
-    const char *const one = c->d->decision[first[0].at].layer, *const end = c->d->decision[first[count - 1].at].layer;
+    const char *const one = first[0].name, *const end = first[count - 1].name;
     int64_t low = 0, high = 0;
     size_t cut = 0;
-    group->name = one;
-    if (count > 1 && numbers(one, end, &low, &high, &cut) && one_varies(c, first, count, cut)) {
+    *of = 0;
+    if (count > 1 && numbers(one, end, &low, &high, &cut) && one_varies(first, count, cut)) {
         const int64_t span = llabs(high - low) + 1;
-        group->name = CKPT_COMPARE_SAY(c, "%.*s … %s", (int)cut, one, end);
-        group->of = span > count && span <= INT32_MAX ? (int)span : 0;
-    } else if (count > 1) {
-        group->name = CKPT_COMPARE_SAY(c, "%s … %s", one, end);
+        *of = span > count && span <= INT32_MAX ? (int)span : 0;
+        return CKPT_COMPARE_SAY(c, "%.*s … %s", (int)cut, one, end);
     }
+    return count > 1 ? CKPT_COMPARE_SAY(c, "%s … %s", one, end) : one;
 }
 
 typedef struct ordered {
@@ -123,7 +124,8 @@ static int by_change(const void *a, const void *b)
 
 static bool alike(const member *a, const member *b)
 {
-    return strcmp(a->pattern, b->pattern) == 0 && a->base == b->base && a->fresh == b->fresh;
+    return strcmp(a->pattern, b->pattern) == 0 && a->base == b->base && a->fresh == b->fresh &&
+           strcmp(a->base_way, b->base_way) == 0 && strcmp(a->fresh_way, b->fresh_way) == 0;
 }
 
 void ckpt_group_decisions(ckpt_comparer *c)
@@ -136,7 +138,7 @@ void ckpt_group_decisions(ckpt_comparer *c)
     int *const rank = CKPT_COMPARE_NEW(c, int, count);
     for (int i = 0; i < count && c->code == CKPT_OK; i++) {
         const char *const pattern = ckpt_compare_keep(c, pattern_of(change[i].layer, c->out));
-        all[i] = (member){pattern, change[i].base, change[i].fresh, i};
+        all[i] = (member){change[i].layer, pattern, change[i].base, change[i].fresh, "", "", i};
     }
     if (c->code != CKPT_OK) {
         return;
@@ -154,7 +156,7 @@ void ckpt_group_decisions(ckpt_comparer *c)
             d->group = groups;
         }
         o->group.count = end - i;
-        name_group(c, &all[i], end - i, &o->group);
+        o->group.name = name_group(c, &all[i], end - i, &o->group.of);
         groups++;
     }
     qsort(found, (size_t)groups, sizeof *found, by_change);
@@ -167,4 +169,57 @@ void ckpt_group_decisions(ckpt_comparer *c)
     }
     c->d->decision_group = group;
     c->d->decision_group_count = groups;
+}
+
+typedef struct ordered_way {
+    ckpt_way_group group;
+    int first;
+} ordered_way;
+
+static int by_way_change(const void *a, const void *b)
+{
+    const ordered_way *const x = a, *const y = b;
+    const int64_t times[] = {llabs(x->group.time_ns), llabs(y->group.time_ns)};
+    const int64_t bytes[] = {llabs(x->group.workspace_bytes), llabs(y->group.workspace_bytes)};
+    return times[0] != times[1]   ? (times[0] < times[1] ? 1 : -1)
+           : bytes[0] != bytes[1] ? (bytes[0] < bytes[1] ? 1 : -1)
+                                  : x->first - y->first;
+}
+
+void ckpt_group_ways(ckpt_comparer *c)
+{
+    const int count = c->d->way_count;
+    member *const all = CKPT_COMPARE_NEW(c, member, count);
+    ordered_way *const found = CKPT_COMPARE_NEW(c, ordered_way, count);
+    ckpt_way_group *const group = CKPT_COMPARE_NEW(c, ckpt_way_group, count);
+    for (int i = 0; i < count && c->code == CKPT_OK; i++) {
+        const ckpt_way_change *const w = &c->d->way[i];
+        const char *const pattern = ckpt_compare_keep(c, pattern_of(w->op, c->out));
+        all[i] = (member){w->op, pattern, CKPT_KEEP, CKPT_KEEP, w->base, w->fresh, i};
+    }
+    if (c->code != CKPT_OK) {
+        return;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_pattern);
+    int groups = 0;
+    for (int i = 0, end = 0; i < count; i = end) {
+        ordered_way *const o = &found[groups++];
+        *o = (ordered_way){{.base = all[i].base_way, .fresh = all[i].fresh_way, .timed = true}, all[i].at};
+        for (; end < count && alike(&all[i], &all[end]); end++) {
+            const ckpt_way_change *const w = &c->d->way[all[end].at];
+            o->group.timed = o->group.timed && w->timed;
+            o->group.time_ns = ckpt_plus(o->group.time_ns, w->time_ns);
+            if (llabs(w->workspace_bytes) > llabs(o->group.workspace_bytes)) {
+                o->group.workspace_bytes = w->workspace_bytes;
+            }
+        }
+        o->group.count = end - i;
+        o->group.name = name_group(c, &all[i], end - i, &o->group.of);
+    }
+    qsort(found, (size_t)groups, sizeof *found, by_way_change);
+    for (int g = 0; g < groups; g++) {
+        group[g] = found[g].group;
+    }
+    c->d->way_group = group;
+    c->d->way_group_count = groups;
 }

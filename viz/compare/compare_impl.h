@@ -57,6 +57,7 @@ extern const ckpt_metric ckpt_metrics[]; /* name NULL ends it */
 const ckpt_metric *ckpt_metric_find(const char *name);
 
 ckpt_number_read ckpt_plan_min_budget, ckpt_plan_excess, ckpt_plan_bound;
+ckpt_number_read ckpt_ways_count;
 ckpt_number_read ckpt_profile_time, ckpt_profile_bytes, ckpt_profile_copy;
 ckpt_number_read ckpt_trace_step_time, ckpt_trace_span, ckpt_trace_process;
 ckpt_number_read ckpt_compare_min_budget, ckpt_sweep_step_time, ckpt_sweep_mean;
@@ -64,6 +65,9 @@ ckpt_number_read ckpt_compare_min_budget, ckpt_sweep_step_time, ckpt_sweep_mean;
 /* What ckpt_plan_excess and ckpt_profile_time read. */
 enum { CKPT_OVER_KEEP_ALL, CKPT_OVER_BOUND };
 enum { CKPT_ALL_DIRECTIONS = -1 };
+
+/* What ckpt_ways_count reads. */
+enum { CKPT_OTHER_WAYS, CKPT_INEXACT_RUNS };
 
 /* Mismatches and notes of a kind, before anything is compared; then its rows, decisions and contributors. */
 void ckpt_match_plans(ckpt_comparer *c);
@@ -85,8 +89,15 @@ void ckpt_compare_limits(ckpt_comparer *c);
 CKPT_MUST_USE ckpt_code ckpt_limits_check(const ckpt_limit *limit, int count, ckpt_compare_kind kind, ckpt_arena *out,
                                           ckpt_err *err);
 
-/* The decisions that changed, by groups. */
+/* The decisions that changed, by groups; and the ways. */
 void ckpt_group_decisions(ckpt_comparer *c);
+void ckpt_group_ways(ckpt_comparer *c);
+
+/* The ops that two plans run in different ways. */
+void ckpt_compare_ways(ckpt_comparer *c);
+
+/* What a run of an op takes in that way (NULL: its own); -1: the outline does not tell. */
+ckpt_ns ckpt_run_time(const ckpt_outline_op *op, const char *variant);
 
 /* Live ranges of a side, and those at both peaks, matched by name. Static blocks are in memory all the time. */
 bool ckpt_compare_ranges(ckpt_comparer *c, const ckpt_trace *trace, const char *source, ckpt_live_ranges *ranges);

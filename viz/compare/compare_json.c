@@ -92,6 +92,28 @@ static void put_decisions(ckpt_json_writer *w, const ckpt_difference *d)
     ckpt_json_end(w);
 }
 
+/* Only of plans with variants. */
+static void put_ways(ckpt_json_writer *w, const ckpt_difference *d)
+{
+    if (d->way_count == 0) {
+        return;
+    }
+    ckpt_json_begin_array(w, "ways", CKPT_JSON_LINES);
+    for (int i = 0; i < d->way_count; i++) {
+        const ckpt_way_change *const c = &d->way[i];
+        begin_line(w);
+        ckpt_json_put_text(w, "op", c->op);
+        ckpt_json_put_text(w, "base", c->base);
+        ckpt_json_put_text(w, "new", c->fresh);
+        if (c->timed) {
+            ckpt_json_put_int(w, "time_ns", c->time_ns);
+        }
+        ckpt_json_put_int(w, "workspace_bytes", c->workspace_bytes);
+        ckpt_json_end(w);
+    }
+    ckpt_json_end(w);
+}
+
 static void put_contributors(ckpt_json_writer *w, const ckpt_difference *d)
 {
     ckpt_json_put_text(w, "base_peak", d->base_peak);
@@ -154,6 +176,7 @@ static void put_difference(ckpt_json_writer *w, const ckpt_difference *d, ckpt_a
     put_values(w, "metrics", d, false);
     ckpt_json_put_text(w, "first_difference", d->first_difference);
     put_decisions(w, d);
+    put_ways(w, d);
     put_contributors(w, d);
     ckpt_json_put_text(w, "rows_are", d->row_title);
     put_values(w, "rows", d, true);

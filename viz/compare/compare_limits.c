@@ -31,6 +31,14 @@ static ckpt_code parse_value(const char *text, ckpt_limit *limit, ckpt_err *err)
     if (limit->relative || unit == CKPT_UNIT_RATIO) {
         return ckpt_percent_parse(text, &limit->value, err);
     }
+    if (unit == CKPT_UNIT_COUNT) {
+        int count = 0;
+        if (!ckpt_int_parse(text, 0, INT32_MAX, &count)) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "found \"%.40s\", wanted a number of runs", text);
+        }
+        limit->value = count;
+        return CKPT_OK;
+    }
     return unit == CKPT_UNIT_NS ? ckpt_ns_parse(text, &limit->value, err)
                                 : ckpt_bytes_parse(text, 0, &limit->value, err);
 }

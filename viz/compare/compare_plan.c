@@ -188,7 +188,8 @@ static void take_steps(ckpt_comparer *c, side *s)
             const int at = ckpt_names_find(&op, step->name);
             const int layer = at >= 0 ? ckpt_names_find(&s->layer, o->op[at].layer) : -1;
             if (layer >= 0) {
-                s->recomputed_ns[layer] = ckpt_plus(s->recomputed_ns[layer], o->op[at].time_ns);
+                const ckpt_ns time = ckpt_run_time(&o->op[at], step->variant);
+                s->recomputed_ns[layer] = ckpt_plus(s->recomputed_ns[layer], time >= 0 ? time : o->op[at].time_ns);
             }
         } else if (step->kind == CKPT_OFFLOAD) {
             const int at = ckpt_names_find(&buffer, step->name), layer = ckpt_names_find(&writer, step->name);
@@ -304,6 +305,7 @@ void ckpt_compare_plans(ckpt_comparer *c)
         return;
     }
     add_decisions(c, &s[0], &s[1]);
+    ckpt_compare_ways(c);
     if (s[0].ranges.count > 0 && s[1].ranges.count > 0) {
         ckpt_compare_peaks(c, (const ckpt_live_ranges[]){s[0].ranges, s[1].ranges},
                            (const ckpt_static *const[]){s[0].plan->outline.statics, s[1].plan->outline.statics},

@@ -21,7 +21,7 @@ const char *ckpt_limit_state_name(ckpt_limit_state state)
 
 const char *ckpt_compare_unit_name(ckpt_compare_unit unit)
 {
-    static const char *const names[] = {"bytes", "ns", "millionths"};
+    static const char *const names[] = {"bytes", "ns", "millionths", "count"};
     return names[unit];
 }
 
@@ -51,6 +51,7 @@ const char *ckpt_compare_show(ckpt_compare_unit unit, int64_t value, char *text)
     switch (unit) {
     case CKPT_UNIT_BYTES: return ckpt_bytes_show(value, text);
     case CKPT_UNIT_NS: return ckpt_ns_show(value, text);
+    case CKPT_UNIT_COUNT: snprintf(text, CKPT_UNITS_TEXT, "%lld", (long long)value); return text;
     case CKPT_UNIT_RATIO: break;
     }
     snprintf(text, CKPT_UNITS_TEXT, "%.2f %%", (double)value / 1e4);

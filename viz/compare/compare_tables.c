@@ -126,6 +126,26 @@ static void add_decisions(maker *m)
     }
 }
 
+static void add_ways(maker *m)
+{
+    ckpt_table *const table = begin(m,
+                                    (ckpt_table){.title = "Ways that changed",
+                                                 .header = {"ops", "", "way", "time", "workspace"},
+                                                 .numbers = 0x18,
+                                                 .names = 1,
+                                                 .cut = true},
+                                    m->d->way_group_count);
+    for (int i = 0; table != NULL && i < m->d->way_group_count; i++) {
+        const ckpt_way_group *const g = &m->d->way_group[i];
+        const char *const of = g->of > 0 ? SAY(m, " of %d", g->of) : "";
+        add(table, (ckpt_table_row){.cell = {g->name, g->count > 1 ? SAY(m, "×%d%s", g->count, of) : "",
+                                             SAY(m, "%s → %s", g->base, g->fresh),
+                                             g->timed ? more(m, CKPT_UNIT_NS, g->time_ns) : "–",
+                                             more(m, CKPT_UNIT_BYTES, g->workspace_bytes)},
+                                    .tone = CKPT_CHANGE_OTHER});
+    }
+}
+
 static void add_contributors(maker *m)
 {
     ckpt_table *const table =
@@ -184,6 +204,7 @@ bool ckpt_page_make(const ckpt_difference *difference, ckpt_arena *out, ckpt_pag
     add_metrics(&m);
     add_limits(&m);
     add_decisions(&m);
+    add_ways(&m);
     add_contributors(&m);
     add_rows(&m);
     return !m.failed;

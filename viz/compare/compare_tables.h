@@ -4,7 +4,7 @@
 
 #include "viz/compare/compare_impl.h"
 
-enum { CKPT_TABLE_COLUMNS = 6, CKPT_TABLES_MAX = 5 };
+enum { CKPT_TABLE_COLUMNS = 6, CKPT_TABLES_MAX = 6 };
 
 typedef struct ckpt_table_row {
     const char *cell[CKPT_TABLE_COLUMNS];
@@ -31,7 +31,7 @@ typedef struct ckpt_page {
     const char *verdict;
     const char *note[CKPT_COMPARE_NOTES + 1]; /* and the first difference of two traces */
     int note_count;
-    ckpt_table table[CKPT_TABLES_MAX]; /* those that there are: metrics, limits, decisions, contributors, rows */
+    ckpt_table table[CKPT_TABLES_MAX]; /* those that there are: metrics, limits, decisions, ways, contributors, rows */
     int table_count;
 } ckpt_page;
 

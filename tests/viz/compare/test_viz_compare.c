@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "planner/api/planner.h"
+#include "tests/support/support_golden.h"
 #include "tests/support/support_graphs.h"
 #include "viz/compare/compare.h"
 
@@ -419,6 +420,47 @@ static void starve(void **state)
     assert_true(ckpt_test_starve_arena(starved, &sweep) > 10);
 }
 
+/* Which ways differ between hand-made plans: of blocks, of one that is told no times, of a plan and itself. */
+static void ways_that_changed(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_ways(4, &f->arena);
+    ckpt_plan base = *ckpt_golden_ways_plan(graph, 4, &f->arena), fresh = *ckpt_golden_ways_plan(graph, 1, &f->arena);
+    ckpt_outline_op own[20];
+    CHECK_OK(ckpt_plan_outline(graph, &f->arena, &base.outline, &f->err), f->err);
+    fresh.outline = base.outline;
+    base.costs = fresh.costs = base.source = fresh.source = "";
+    const ckpt_compare_file file[] = {of_plan(&base), of_plan(&fresh)};
+    const ckpt_difference *d = compare(f, &file[0], &file[0], &(ckpt_compare_options){0});
+    assert_true(d->way_count == 0 && d->way_group_count == 0 && d->note_count == 0);
+    d = compare(f, &file[0], &file[1], &(ckpt_compare_options){0});
+    assert_int_equal(d->way_count, 9); /* three ops of three blocks */
+    assert_int_equal(d->way_group_count, 3);
+    const ckpt_way_group *const g = d->way_group;
+    assert_string_equal(g[0].name, "h.1 … h.3.conv/forward");
+    assert_string_equal(g[0].base, "winograd (inexact)");
+    assert_string_equal(g[0].fresh, "gemm");
+    assert_true(g[0].count == 3 && g[0].timed && g[0].time_ns == 3 * 50000);
+    assert_string_equal(g[1].fresh, "not run");
+    assert_true(g[1].count == 3 && g[1].timed && g[1].time_ns == -3 * 5000);
+    assert_string_equal(g[2].base, "bits");
+    assert_string_equal(g[2].fresh, "output");
+    assert_true(g[2].count == 3 && g[2].timed && g[2].time_ns == -3 * 500);
+    assert_non_null(strstr(d->note[d->note_count - 1], "other bits: 3 ops are"));
+    memcpy(own, base.outline.op, sizeof own);
+    for (int i = 0; i < 20; i++) {
+        own[i].way_count = 0;
+    }
+    base.outline.op = own;
+    d = compare(f, &file[0], &file[1], &(ckpt_compare_options){0});
+    assert_int_equal(d->way_group_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(d->way_group[i].timed, strcmp(d->way_group[i].fresh, "not run") == 0);
+    }
+    pair both = {{file[0], file[1]}};
+    assert_true(ckpt_test_starve_arena(starved, &both) > 10);
+}
+
 int main(int argc, char **argv)
 {
     ckpt_test_seed(argc, argv);
@@ -427,6 +469,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(names_of_groups, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(sweeps_against_every_budget, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(limits_to_the_byte, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(ways_that_changed, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(starve, ckpt_test_open, ckpt_test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
