@@ -70,6 +70,8 @@ typedef struct tries {
     bool better; /* one of the last candidates is now in `plan` */
     ckpt_bytes
         lost; /* least fragmentation among the last candidates that did not fit, in thousandths; -1: all fitted */
+    const int *packed[PACKINGS]; /* sequences of the last candidates that were packed */
+    int packed_count;
 } tries;
 
 /* Pack a candidate; it is taken when it fits. */
@@ -95,8 +97,9 @@ static ckpt_code try_candidates(const ckpt_maker *m, const ckpt_candidates *cand
 {
     t->better = false;
     t->lost = -1;
-    for (int i = 0, packed = 0; i < candidates->count && packed < PACKINGS && !t->better; i++) {
-        if (packed > 0 && !t->fits && ckpt_plan_stopped(m->options)) { /* no time for more than the smallest */
+    t->packed_count = 0;
+    for (int i = 0; i < candidates->count && t->packed_count < PACKINGS && !t->better; i++) {
+        if (t->packed_count > 0 && !t->fits && ckpt_plan_stopped(m->options)) { /* no time for more than the smallest */
             i = candidates->count - 1;
         }
         const ckpt_candidate *const candidate = &candidates->candidate[i];
@@ -108,9 +111,18 @@ static ckpt_code try_candidates(const ckpt_maker *m, const ckpt_candidates *cand
             continue;
         }
         CKPT_TRY(try_candidate(m, candidate, t, err));
-        packed++;
+        t->packed[t->packed_count++] = candidate->sequence.op;
     }
     return CKPT_OK;
+}
+
+static bool was_packed(const tries *t, const ckpt_candidate *candidate)
+{
+    bool was = false;
+    for (int i = 0; i < t->packed_count; i++) {
+        was = was || t->packed[i] == candidate->sequence.op;
+    }
+    return was;
 }
 
 /* A schedule may fit where the better one that was made from it does not. */
@@ -119,7 +131,8 @@ static ckpt_code try_fallbacks(const ckpt_maker *m, const ckpt_candidates *candi
     const ckpt_bytes lost = t->lost; /* of the best: it says how much lower to ask */
     for (int i = 0; i < candidates->fallback_count; i++) {
         const ckpt_candidate *const fallback = &candidates->fallback[i];
-        if (fallback->peak <= m->limit && !(t->fits && fallback->time >= t->plan->time_ns)) {
+        if (fallback->peak <= m->limit && !was_packed(t, fallback) &&
+            !(t->fits && fallback->time >= t->plan->time_ns)) {
             CKPT_TRY(try_candidate(m, fallback, t, err));
         }
     }

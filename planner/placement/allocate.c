@@ -220,7 +220,7 @@ static ckpt_code pack(packing *p, ckpt_err *err)
     CKPT_TRY(group_allocations(p->allocation, p->count, p->scratch, &p->g, err));
     CKPT_TRY(ckpt_allocations_live(p->g.group, p->g.count, p->scratch, &p->bound, err));
     p->enough = p->enough > p->bound ? p->enough : p->bound;
-    CKPT_TRY(ckpt_allocations_greedy(p->g.group, p->g.count, p->options, p->scratch, &p->best, err));
+    CKPT_TRY(ckpt_allocations_greedy(p->g.group, p->g.count, p->bound, p->options, p->scratch, &p->best, err));
     ungroup(p->allocation, p->count, &p->g);
     return p->best > p->bound ? search_all(p, err) : CKPT_OK;
 }

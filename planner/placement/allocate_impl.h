@@ -11,11 +11,27 @@ CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *alloc
 /* The last step of any allocation, and one more. */
 int ckpt_allocations_steps(const ckpt_allocation *allocation, int count);
 
-/* Greedy walks over the steps, then orders of the skyline; at least the first walk when the options (NULL: none) end it
- * early. Offsets are set. Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count,
+/* Greedy walks over the steps, then orders of the skyline, until one takes no more than `bound`, the most that is live
+ * in any step; at least the first walk when the options (NULL: none) end it early. Offsets are set. Errors:
+ * CKPT_OVERFLOW, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_bytes bound,
                                                 const ckpt_plan_options *options, ckpt_arena *scratch,
                                                 ckpt_bytes *arena_bytes, ckpt_err *err);
+
+/* Free room between blocks 0, 1, ... that are put and removed one at a time. */
+typedef struct ckpt_gaps ckpt_gaps;
+
+/* For so many blocks; NULL: no memory. */
+ckpt_gaps *ckpt_gaps_take(int blocks, ckpt_arena *scratch);
+
+/* Nothing is put. Blocks go into the gap of the lowest address, or into the smallest that is large enough. */
+void ckpt_gaps_clear(ckpt_gaps *gaps, bool tightest);
+
+/* The address of a block of bytes > 0 that is not there; -1: beyond 63 bits. Cost: O(log gaps), expected. */
+ckpt_bytes ckpt_gaps_put(ckpt_gaps *gaps, int block, ckpt_bytes bytes);
+
+/* A block that was put with so many bytes goes. Cost: O(log gaps), expected. */
+void ckpt_gaps_remove(ckpt_gaps *gaps, int block, ckpt_bytes bytes);
 
 /* Six orders of the skyline, until one takes no more than `enough`. When one takes less than *arena_bytes that is set,
  * and offsets are.

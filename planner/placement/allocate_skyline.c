@@ -307,13 +307,16 @@ ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "placing %d buffers", count);
     }
     sort_spots(&s);
-    for (int order = 0; order < CKPT_PREORDERS && (*arena_bytes > enough) && work > 0 && !s.poll.stopped; order++) {
+    int64_t taken = 0; /* by the order before: no order is begun that cannot be ended */
+    for (int order = 0; order < CKPT_PREORDERS && enough < *arena_bytes && work > taken && !s.poll.stopped; order++) {
+        const int64_t left = work;
         rank_spots(&s, order, busy, rank);
         const ckpt_bytes highest = build(&s);
         for (int i = 0; i < count && highest < *arena_bytes; i++) {
             allocation[i].offset = s.offset[i];
         }
         *arena_bytes = highest < *arena_bytes ? highest : *arena_bytes;
+        taken = left - work;
     }
     return CKPT_OK;
 }

@@ -26,6 +26,60 @@ static void check_places(const ckpt_allocation *allocation, int count, ckpt_byte
           (long long)highest);
 }
 
+/* The address that looking at every byte finds: of free room that is large enough the first, or the first of the
+ * smallest. */
+static int plain_room(const bool *used, int room, int bytes, bool tightest)
+{
+    int found = -1, size = 0;
+    for (int from = 0, end = 0; from < room; from = end + 1) {
+        for (end = from; end < room && !used[end];) {
+            end++;
+        }
+        const int free = end == room ? INT32_MAX : end - from;
+        if (free >= bytes && (found < 0 || (tightest && free < size))) {
+            found = from;
+            size = free;
+        }
+    }
+    return found;
+}
+
+static void room_that_was_given_back_is_found(void **state)
+{
+    enum { BLOCKS = 60, BYTES = 9, ROOM = BLOCKS * BYTES, CHANGES = 2000 };
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        CKPT_TEST_ARENA(arena);
+        ckpt_dice dice = {seed};
+        const bool tightest = seed % 2 == 0;
+        ckpt_gaps *const gaps = ckpt_gaps_take(BLOCKS, &arena);
+        bool used[ROOM + 1] = {false};
+        int bytes[BLOCKS] = {0}, offset[BLOCKS];
+        assert_non_null(gaps);
+        ckpt_gaps_clear(gaps, tightest);
+        for (int change = 0; change < CHANGES; change++) {
+            const int block = ckpt_dice_roll(&dice, BLOCKS);
+            const bool put = bytes[block] == 0;
+            if (put) {
+                bytes[block] = 1 + ckpt_dice_roll(&dice, BYTES);
+                offset[block] = plain_room(used, ROOM + 1, bytes[block], tightest);
+                const ckpt_bytes at = ckpt_gaps_put(gaps, block, bytes[block]);
+                CHECK(at == offset[block], "seed %d, change %d: at %lld, wanted %d", (int)seed, change, (long long)at,
+                      offset[block]);
+            } else {
+                ckpt_gaps_remove(gaps, block, bytes[block]);
+            }
+            memset(&used[offset[block]], put, (size_t)bytes[block]);
+            bytes[block] = put ? bytes[block] : 0;
+        }
+        ckpt_gaps_clear(gaps, tightest);
+        CHECK(ckpt_gaps_put(gaps, 0, CKPT_BYTES_MAX) == 0, "all of memory is one gap");
+        CHECK(ckpt_gaps_put(gaps, 1, 1) == -1, "room beyond 63 bits");
+        ckpt_gaps_remove(gaps, 0, CKPT_BYTES_MAX);
+        CHECK(ckpt_gaps_put(gaps, 1, 1) == 0, "room that was given back is not found");
+    }
+    (void)state;
+}
+
 static void random_lifetimes(void **state)
 {
     double worst = 0;
@@ -434,9 +488,16 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_lifetimes), cmocka_unit_test(known_packings), cmocka_unit_test(all_orders),
-        cmocka_unit_test(nested),           cmocka_unit_test(many),           cmocka_unit_test(many_nested),
-        cmocka_unit_test(efforts),          cmocka_unit_test(edges),          cmocka_unit_test(no_memory),
+        cmocka_unit_test(room_that_was_given_back_is_found),
+        cmocka_unit_test(random_lifetimes),
+        cmocka_unit_test(known_packings),
+        cmocka_unit_test(all_orders),
+        cmocka_unit_test(nested),
+        cmocka_unit_test(many),
+        cmocka_unit_test(many_nested),
+        cmocka_unit_test(efforts),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
