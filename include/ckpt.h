@@ -185,6 +185,20 @@ void ckpt_op_adds(ckpt_graph *graph, int32_t op, int32_t buffer);
 /* Buffer `out`, which the op writes, may take the place of `in`, which it reads and destroys. They are equally large. */
 void ckpt_op_inplace(ckpt_graph *graph, int32_t op, int32_t out, int32_t in);
 
+/* Another way to do an op, with a name unique among its ways: a kernel with more workspace, or one that reads other
+ * buffers. A number that stands for an op's index in ckpt_op_reads, _writes, _adds and _inplace, which say all of what
+ * this way does: nothing is taken over from the op. Plans choose a way for every run.
+ *
+ *   exact   0: what it writes has other bits than by the op's own way; used only with the option "allow-inexact" */
+int32_t ckpt_op_variant(ckpt_graph *graph, int32_t op, const char *name, int64_t time_ns, int64_t workspace_bytes,
+                        int32_t exact);
+
+/* What the op's own way is called. Without this call it has no name. */
+void ckpt_op_own_variant(ckpt_graph *graph, int32_t op, const char *name);
+
+/* Whether the op need not run at all, because only variants read what it writes. Without this call it must. */
+void ckpt_op_optional(ckpt_graph *graph, int32_t op, int32_t optional);
+
 /* Whether the op may run more than once. Without this call forward ops may that add to nothing. */
 void ckpt_op_recomputable(ckpt_graph *graph, int32_t op, int32_t recomputable);
 

@@ -10,6 +10,8 @@ static_assert((int)CKPT_BUFFER_ACTIVATION == (int)CKPT_ACTIVATION && (int)CKPT_B
                   (int)CKPT_PHASE_REDUCE == (int)CKPT_REDUCE,
               "kinds and phases of the API are those of core/formats/graph.h");
 
+enum { VARIANT = 1 << 30 }; /* and more: numbers of variants, where ops are named by index */
+
 typedef enum role { READS, WRITES, ADDS, INPLACE, OUTPUT, ROLES } role;
 
 typedef struct use {
@@ -22,7 +24,8 @@ typedef struct entries {
 } entries;
 
 struct ckpt_build {
-    entries statics, buffers, ops, uses[ROLES];
+    entries statics, buffers, ops, variants, uses[ROLES];
+    int *variant_at;      /* per variant: where it stands behind the ops, those of an op together; set when finished */
     entries recomputable; /* per op: 0 and 1 as told, -1: not told */
     ckpt_err err;         /* the first one */
 };
@@ -224,10 +227,17 @@ static ckpt_graph_op *find_op(ckpt_owned_graph *own, int32_t op)
     return (ckpt_graph_op *)build->ops.at + op;
 }
 
+/* Whether there is an op or a variant of that number; if not, that is kept as the error. */
+static bool has_run(ckpt_owned_graph *own, int32_t run)
+{
+    const struct ckpt_build *const build = building(own);
+    return (build != NULL && run >= VARIANT && run - VARIANT < build->variants.count) || find_op(own, run) != NULL;
+}
+
 static void add_use(ckpt_graph *graph, role as, int32_t op, int32_t buffer, int32_t in)
 {
     ckpt_owned_graph *const own = owner(graph);
-    use *const added = find_op(own, op) != NULL ? append(own, &own->build->uses[as], sizeof *added) : NULL;
+    use *const added = has_run(own, op) ? append(own, &own->build->uses[as], sizeof *added) : NULL;
     if (added != NULL) {
         *added = (use){op, buffer, in};
     }
@@ -251,6 +261,39 @@ void ckpt_op_adds(ckpt_graph *graph, int32_t op, int32_t buffer)
 void ckpt_op_inplace(ckpt_graph *graph, int32_t op, int32_t out, int32_t in)
 {
     add_use(graph, INPLACE, op, out, in);
+}
+
+int32_t ckpt_op_variant(ckpt_graph *graph, int32_t op, const char *name, int64_t time_ns, int64_t workspace_bytes,
+                        int32_t exact)
+{
+    ckpt_owned_graph *const own = owner(graph);
+    const bool found = find_op(own, op) != NULL;
+    const char *const kept = found ? take_name(own, "variant", own->build->variants.count, name) : NULL;
+    ckpt_graph_op *const added = kept != NULL ? append(own, &own->build->variants, sizeof *added) : NULL;
+    if (added == NULL) {
+        return -1;
+    }
+    *added = (ckpt_graph_op){
+        .variant = kept, .base = op, .time_ns = time_ns, .workspace_bytes = workspace_bytes, .inexact = exact == 0};
+    return VARIANT + own->build->variants.count - 1;
+}
+
+void ckpt_op_own_variant(ckpt_graph *graph, int32_t op, const char *name)
+{
+    ckpt_owned_graph *const own = owner(graph);
+    ckpt_graph_op *const of = find_op(own, op);
+    const char *const kept = of != NULL ? take_name(own, "own way of op", op, name) : NULL;
+    if (kept != NULL) {
+        of->variant = kept;
+    }
+}
+
+void ckpt_op_optional(ckpt_graph *graph, int32_t op, int32_t optional)
+{
+    ckpt_graph_op *const of = find_op(owner(graph), op);
+    if (of != NULL) {
+        of->optional = optional != 0;
+    }
 }
 
 void ckpt_op_recomputable(ckpt_graph *graph, int32_t op, int32_t recomputable)
@@ -296,23 +339,75 @@ static ckpt_list *list_of(ckpt_graph_op *op, role as)
     return as == WRITES ? &op->writes : as == ADDS ? &op->adds : &op->reads;
 }
 
+/* The ops with their variants behind them, those of an op together in the order they were added. */
+static ckpt_code lay_variants(ckpt_owned_graph *own, ckpt_graph_op **op, ckpt_err *err)
+{
+    struct ckpt_build *const build = own->build;
+    const int ops = build->ops.count, variants = build->variants.count;
+    const ckpt_graph_op *const each = build->variants.at;
+    *op = build->ops.at;
+    if (variants == 0) {
+        return CKPT_OK;
+    }
+    build->variant_at = CKPT_NEW(&own->arena, int, variants);
+    *op = CKPT_NEW(&own->arena, ckpt_graph_op, (size_t)ops + (size_t)variants);
+    if (build->variant_at == NULL || *op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d variants", variants);
+    }
+    memcpy(*op, build->ops.at, (size_t)ops * sizeof **op);
+    for (int v = 0; v < variants; v++) {
+        (*op)[each[v].base].variant_count++;
+    }
+    for (int o = 0, at = ops; o < ops; o++) {
+        (*op)[o].first_variant = at;
+        at += (*op)[o].variant_count;
+        (*op)[o].variant_count = 0; /* counted again below */
+    }
+    for (int v = 0; v < variants; v++) {
+        ckpt_graph_op *const base = &(*op)[each[v].base];
+        build->variant_at[v] = base->first_variant + base->variant_count++;
+        (*op)[build->variant_at[v]] = each[v];
+    }
+    return CKPT_OK;
+}
+
+/* Where an op or variant stands in the finished graph. */
+static int run_at(const struct ckpt_build *build, int run)
+{
+    return run >= VARIANT ? build->variant_at[run - VARIANT] : run;
+}
+
+/* What variants share with their ops, once that is known. */
+static void complete_variants(ckpt_graph_op *op, int ops, int variants)
+{
+    for (int v = ops; v < ops + variants; v++) {
+        const ckpt_graph_op *const base = &op[op[v].base];
+        op[v].name = base->name;
+        op[v].phase = base->phase;
+        op[v].layer = base->layer;
+        op[v].kind = base->kind;
+        op[v].recompute = base->recompute;
+    }
+}
+
 /* The buffers of each op's list lie together, in the order they were added. */
 static ckpt_code lay_lists(ckpt_owned_graph *own, ckpt_graph_op *op, ckpt_err *err)
 {
     const struct ckpt_build *const build = own->build;
+    const int runs = build->ops.count + build->variants.count;
     for (int r = 0; r < ROLES; r++) {
         const entries *const uses = &build->uses[r];
         const use *const each = uses->at;
         int *const buffer = CKPT_NEW(&own->arena, int, uses->count);
         ckpt_inplace *const pair = CKPT_NEW(&own->arena, ckpt_inplace, r == INPLACE ? uses->count : 0);
-        int *const next = CKPT_NEW(&own->arena, int, build->ops.count + 1); /* behind each op's last one */
+        int *const next = CKPT_NEW(&own->arena, int, (size_t)runs + 1); /* behind each op's last one */
         if (buffer == NULL || pair == NULL || next == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the lists of a graph");
         }
         for (int i = 0; i < uses->count; i++) {
-            next[each[i].op + 1]++;
+            next[run_at(build, each[i].op) + 1]++;
         }
-        for (int o = 0; o < build->ops.count; o++) {
+        for (int o = 0; o < runs; o++) {
             next[o + 1] += next[o];
             const int count = next[o + 1] - next[o];
             if (r == INPLACE) {
@@ -323,7 +418,7 @@ static ckpt_code lay_lists(ckpt_owned_graph *own, ckpt_graph_op *op, ckpt_err *e
             }
         }
         for (int i = 0; i < uses->count; i++) {
-            const int at = r == OUTPUT ? i : next[each[i].op]++;
+            const int at = r == OUTPUT ? i : next[run_at(build, each[i].op)]++;
             buffer[at] = each[i].buffer;
             if (r == INPLACE) {
                 pair[at] = (ckpt_inplace){each[i].buffer, each[i].in};
@@ -347,18 +442,21 @@ static ckpt_code finish(ckpt_owned_graph *own, ckpt_err *err)
         return err->code;
     }
     ckpt_graph *const graph = &own->graph;
-    ckpt_graph_op *const op = build->ops.at;
+    ckpt_graph_op *op = NULL;
+    CKPT_TRY(lay_variants(own, &op, err));
     graph->statics = build->statics.at;
     graph->static_count = build->statics.count;
     graph->buffer = build->buffers.at;
     graph->buffer_count = build->buffers.count;
     graph->op = op;
     graph->op_count = build->ops.count;
+    graph->variant_count = build->variants.count;
     CKPT_TRY(lay_lists(own, op, err));
     for (int o = 0; o < graph->op_count; o++) {
         const int told = ((const int *)build->recomputable.at)[o];
         op[o].recompute = told >= 0 ? told : op[o].phase == CKPT_FORWARD && op[o].adds.count == 0;
     }
+    complete_variants(op, graph->op_count, graph->variant_count);
     CKPT_TRY(ckpt_graph_check(graph, &own->arena, err));
     own->source = (ckpt_graph_source){.name = graph->name,
                                       .graph = graph,

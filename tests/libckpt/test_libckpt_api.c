@@ -78,6 +78,61 @@ static void test_a_built_graph_is_that_of_its_json(void **state)
     assert_int_equal(ckpt_memory_live(), 0);
 }
 
+/* The way of the run of that op; "own", or "not run". */
+static const char *way_of(const ckpt_plan *plan, const char *op)
+{
+    int32_t count = 0;
+    const ckpt_plan_step *const step = ckpt_plan_steps(plan, &count);
+    for (int32_t i = 0; i < count; i++) {
+        if (step[i].action == CKPT_ACTION_RUN && strcmp(step[i].name, op) == 0) {
+            return step[i].variant != NULL ? step[i].variant : "own";
+        }
+    }
+    return "not run";
+}
+
+/* Variants and optional ops, built call by call: the graph is that of its JSON, and plans choose among them. */
+static void test_variants_are_built(void **state)
+{
+    ckpt_error error;
+    ckpt_graph *const graph = ckpt_graph_create("ways");
+    ckpt_graph *read = NULL;
+    build_ways(graph);
+    assert_int_equal(ckpt_graph_op_count(graph), 6);
+    CHECK_DONE(ckpt_graph_finish(graph, &error), error);
+    assert_int_equal(ckpt_graph_op_count(graph), 6);
+    size_t length = 0;
+    char *const json = ckpt_graph_json(graph, &length, &error);
+    assert_non_null(json);
+    assert_non_null(strstr(json, "\"name\": \"winograd\""));
+    CHECK_DONE(ckpt_graph_from_json("ways.json", json, length, NULL, &read, &error), error);
+    char *const twice = ckpt_graph_json(read, NULL, &error);
+    assert_string_equal(json, twice);
+    static const struct {
+        const char *budget, *inexact, *a, *pack, *relu;
+    } wanted[] = {{"5kB", NULL, "own", "not run", "own"},
+                  {"5kB", "", "winograd", "not run", "own"},
+                  {"1200B", NULL, "own", "own", "bits"}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        ckpt_options *const options = options_of("budget", wanted[i].budget);
+        if (wanted[i].inexact != NULL) {
+            CHECK_DONE(ckpt_options_set(options, "allow-inexact", NULL, &error), error);
+        }
+        ckpt_plan *const plan = plan_of(graph, options);
+        CHECK_DONE(ckpt_plan_verify(plan, read, 1, &error), error);
+        assert_string_equal(way_of(plan, "a"), wanted[i].a);
+        assert_string_equal(way_of(plan, "pack"), wanted[i].pack);
+        assert_string_equal(way_of(plan, "relu/grad"), wanted[i].relu);
+        ckpt_plan_destroy(plan);
+        ckpt_options_destroy(options);
+    }
+    ckpt_json_free(json);
+    ckpt_json_free(twice);
+    ckpt_graph_destroy(read);
+    ckpt_graph_destroy(graph);
+    assert_int_equal(ckpt_memory_live(), 0);
+}
+
 static void test_plan_verify_simulate_explain_sweep(void **state)
 {
     ckpt_error error;
@@ -403,6 +458,26 @@ static ckpt_graph *graph_with(int fault)
     if (fault == 10) {
         ckpt_graph_add_buffer(graph, "b", 8, (ckpt_buffer_kind)-1);
     }
+    if (fault == 11 || fault == 12) {
+        assert_int_equal(ckpt_op_variant(graph, fault == 11 ? op : 7, fault == 11 ? "" : "fast", 1, 0, 1), -1);
+    }
+    if (fault == 13) {
+        ckpt_op_writes(graph, ckpt_op_variant(graph, op, "fast", 1, 0, 1), a);
+        ckpt_op_own_variant(graph, op, "fast");
+    }
+    if (fault == 14) {
+        ckpt_op_reads(graph, ckpt_op_variant(graph, op, "fast", 1, 0, 1) + 1, a);
+    }
+    if (fault == 15) {
+        ckpt_op_own_variant(graph, op, NULL);
+    }
+    if (fault == 16) {
+        ckpt_op_optional(graph, 3, 1);
+    }
+    if (fault == 17) { /* a buffer that two ops write, one of them in a variant */
+        const int32_t other = ckpt_graph_add_op(graph, "other", CKPT_PHASE_FORWARD, 1, 0);
+        ckpt_op_writes(graph, ckpt_op_variant(graph, other, "fast", 1, 0, 1), a);
+    }
     return graph;
 }
 
@@ -418,7 +493,14 @@ static void test_wrong_graphs(void **state)
                                          "adds to",
                                          "link",
                                          "buffer -1",
-                                         "found kind -1"};
+                                         "found kind -1",
+                                         "variant 0: found no name",
+                                         "found op 7",
+                                         "two variants are named \"fast\"",
+                                         "found op 1073741825",
+                                         "own way of op 0: found no name",
+                                         "found op 3",
+                                         "\"a\""};
     for (int fault = 0; fault < (int)(sizeof wanted / sizeof *wanted); fault++) {
         ckpt_error error;
         ckpt_plan *plan = NULL;
@@ -536,6 +618,7 @@ static ckpt_code starve_graph(void *context, ckpt_err *err)
         return no_handle(err);
     }
     build_chain(graph, LAYERS);
+    build_ways(graph);
     int status = ckpt_graph_finish(graph, &error);
     char *const json = status == CKPT_SUCCESS ? ckpt_graph_json(graph, NULL, &error) : NULL;
     status = json == NULL ? error.code : status;
@@ -689,6 +772,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_built_graph_is_that_of_its_json),
+        cmocka_unit_test(test_variants_are_built),
         cmocka_unit_test(test_plan_verify_simulate_explain_sweep),
         cmocka_unit_test(test_no_plan_is_an_answer),
         cmocka_unit_test(test_progress_and_cancel),
