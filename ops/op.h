@@ -158,6 +158,12 @@ int64_t ckpt_gpu_attention_heads(int64_t batch, int64_t heads, int64_t tokens);
 /* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
 enum { CKPT_GPU_LOSS_TERMS = 1024 };
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);
+/* linear_cross_entropy holds the logits of this many rows at a time (the last unit may have fewer), in a matrix with this
+ * pitch that takes so many bytes, rounded up to CKPT_ALIGN; and the parts of its loss on a GPU: each unit's own. */
+int64_t ckpt_unit_rows(const ckpt_node *node);
+int64_t ckpt_unit_pitch(const ckpt_node *node);
+ckpt_bytes ckpt_unit_bytes(const ckpt_node *node);
+ckpt_bytes ckpt_gpu_unit_loss_workspace(const ckpt_node *node);
 /* A GPU sums the squares of `count` numbers in parts of this many, at most 1024 parts, each of which leaves a double
  * (kernels/cuda/clip.cu). The CPU needs no workspace for it. */
 int64_t ckpt_gpu_square_part(int64_t count);
@@ -193,6 +199,8 @@ ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape
  * gives each parameter that much `padding`, in all sections of the static block, and only zeros are written to it. */
 enum { CKPT_PITCH_ROW_MIN = 4096, CKPT_PITCH_BYTES = 128 };
 int64_t ckpt_node_pitch(ckpt_node *node);
+/* Elements from one row to the next by that rule, of rows of `row` elements. */
+int64_t ckpt_gpu_pitch(int64_t row, ckpt_dtype dtype);
 /* Bytes of a parameter, of its gradient or of a slot of its optimizer, `padding` included. */
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
 /* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */

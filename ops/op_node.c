@@ -117,15 +117,18 @@ ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shap
     return CKPT_OK;
 }
 
+int64_t ckpt_gpu_pitch(int64_t row, ckpt_dtype dtype)
+{
+    const int64_t size = ckpt_dtype_bytes(dtype);
+    return row < CKPT_PITCH_ROW_MIN || row * size % 16 == 0 ? row : ckpt_round_up(row * size, CKPT_PITCH_BYTES) / size;
+}
+
 int64_t ckpt_node_pitch(ckpt_node *node)
 {
     ckpt_tensor *const y = &node->out[0];
-    const int64_t size = ckpt_dtype_bytes(y->dtype), row = y->shape.dim[y->shape.rank - 1];
-    if (!node->pitchable || row < CKPT_PITCH_ROW_MIN || row * size % 16 == 0) {
-        return row;
-    }
-    y->pitch = ckpt_round_up(row * size, CKPT_PITCH_BYTES) / size;
-    return y->pitch;
+    const int64_t row = y->shape.dim[y->shape.rank - 1], pitch = ckpt_gpu_pitch(row, y->dtype);
+    y->pitch = node->pitchable && pitch > row ? pitch : 0;
+    return y->pitch > 0 ? pitch : row;
 }
 
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param)
@@ -162,12 +165,12 @@ int64_t ckpt_node_in_count(const ckpt_node *node, int k)
 
 int64_t ckpt_node_limit(const ckpt_node *node, int k)
 {
+    if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
+        return node->param[0].tensor.shape.dim[0];
+    }
     if (node->op->loss && k > 0) {
         const ckpt_shape *const logits = &node->in[0].shape;
         return logits->rank == 0 ? 0 : logits->dim[logits->rank == 4 ? 1 : logits->rank - 1];
-    }
-    if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
-        return node->param[0].tensor.shape.dim[0];
     }
     return 0;
 }

@@ -228,6 +228,7 @@ static const struct {
     {"upsample", ckpt_reference_upsample},
     {"lstm_cell", ckpt_reference_lstm_cell},
     {"cross_entropy", ckpt_reference_cross_entropy},
+    {"linear_cross_entropy", ckpt_reference_linear_cross_entropy},
     {"nll_loss", ckpt_reference_nll_loss},
     {"mse", ckpt_reference_mse},
 };

@@ -196,6 +196,35 @@ void ckpt_reference_cross_entropy(const ckpt_reference *r)
     r->out[0][0] = sum / count;
 }
 
+void ckpt_reference_linear_cross_entropy(const ckpt_reference *r)
+{
+    const ckpt_shape *const w = &r->node->param[0].tensor.shape;
+    const int64_t K = w->dim[0], I = w->dim[1], rows = ckpt_shape_count(&r->node->in[1].shape);
+    double sum = 0, count = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        const double *const x = r->in[0] + row * I;
+        double most = -INFINITY, total = 0, hit = 0;
+        for (int pass = 0; pass < 2; pass++) {
+            for (int64_t k = 0; k < K; k++) {
+                double logit = r->node->param_count > 1 ? r->param[1][k] : 0;
+                for (int64_t i = 0; i < I; i++) {
+                    logit += x[i] * r->param[0][k * I + i];
+                }
+                total += pass == 1 ? exp(logit - most) : 0;
+                most = pass == 0 ? fmax(most, logit) : most;
+                hit = k == (int64_t)r->in[1][row] ? logit : hit;
+            }
+        }
+        r->saved[0][row] = most + log(total);
+        if ((int64_t)r->in[1][row] != ckpt_node_int(r->node, "ignore_index")) {
+            sum += r->saved[0][row] - hit;
+            count += 1;
+        }
+    }
+    r->saved[1][0] = count;
+    r->out[0][0] = sum / count;
+}
+
 void ckpt_reference_nll_loss(const ckpt_reference *r)
 {
     const int64_t N = r->node->in[0].shape.dim[0], K = r->node->in[0].shape.dim[1];
