@@ -5,19 +5,11 @@
  * Forward reads the logits once (maximum and sum together), 4 FLOP and an exponential an element. Backward reads them
  * once and writes the gradient, 3 FLOP and an exponential. Both are bound by memory, forward in bfloat16 only just. A
  * target that is no class makes the loss and its row of the gradient NaN; it is never used as an index. */
+#include "kernels/cuda/class_rows.cuh"
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/rows.cuh"
 
 enum { THREADS = 256, FLIGHT = 4 /* packs in flight per thread */ };
-
-namespace
-{
-struct row_set {
-    int64_t count, classes, pitch; /* pitch: from one row to the next */
-    const int32_t *target;
-    int64_t ignore;
-};
-} // namespace
 
 /* lse[row] = log sum exp. */
 template <typename T, int TEAM>
@@ -37,7 +29,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename T>
 __global__ void __launch_bounds__(LOSS_THREADS)
-    cross_entropy_parts(row_set rows, const T *x, const float *lse, loss_part *part)
+    cross_entropy_parts(class_rows rows, const T *x, const float *lse, loss_part *part)
 {
     __shared__ double storage[2 * LOSS_THREADS];
     const int64_t start = (int64_t)blockIdx.x * CKPT_GPU_LOSS_TERMS;
@@ -59,8 +51,8 @@ __global__ void __launch_bounds__(LOSS_THREADS)
 
 /* dx = (exp(x - lse) - one hot) grad / counted. x and dx may be one buffer. */
 template <typename T, int TEAM>
-__global__ void __launch_bounds__(THREADS)
-    cross_entropy_gradient(row_set rows, const T *x, const float *lse, const float *counted, const float *grad, T *dx)
+__global__ void __launch_bounds__(THREADS) cross_entropy_gradient(class_rows rows, const T *x, const float *lse,
+                                                                  const float *counted, const float *grad, T *dx)
 {
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     const float scale = loss_gradient(grad) / *counted;
@@ -89,7 +81,56 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-static row_set find_rows(const ckpt_kernel_args *args)
+/* Threads for a row, so that each gets a pack or more: 4, 32 or all of a block. A function of the shape only. */
+template <typename T> static int team_for(const class_rows &rows)
+{
+    const int64_t packs = row_packs<T>(rows.classes);
+    return packs <= 8 ? 4 : packs <= 256 ? 32 : THREADS;
+}
+
+template <typename T>
+static void start_loss(const ckpt_cuda *cuda, const class_rows &rows, const void *x, float *lse, void *part)
+{
+    const int team = team_for<T>(rows);
+    const auto sums = team == 4    ? cross_entropy_rows<T, 4>
+                      : team == 32 ? cross_entropy_rows<T, 32>
+                                   : cross_entropy_rows<T, THREADS>;
+    CKPT_LAUNCH(cuda, sums, row_grid(rows.count, THREADS / team), THREADS, 0, rows.count, rows.classes, rows.pitch,
+                (const T *)x, lse);
+    CKPT_LAUNCH(cuda, cross_entropy_parts<T>, (unsigned)class_rows_parts(rows.count), LOSS_THREADS, 0, rows,
+                (const T *)x, (const float *)lse, (loss_part *)part);
+}
+
+template <typename T>
+static void start_gradient(const ckpt_cuda *cuda, const class_rows &rows, const void *x, const float *lse,
+                           const float *counted, const float *grad, void *dx)
+{
+    const int team = team_for<T>(rows);
+    const auto gradient = team == 4    ? cross_entropy_gradient<T, 4>
+                          : team == 32 ? cross_entropy_gradient<T, 32>
+                                       : cross_entropy_gradient<T, THREADS>;
+    CKPT_LAUNCH(cuda, gradient, row_grid(rows.count, THREADS / team), THREADS, 0, rows, (const T *)x, lse, counted,
+                grad, (T *)dx);
+}
+
+void class_rows_loss(const ckpt_cuda *cuda, ckpt_dtype dtype, const class_rows &rows, const void *x, float *lse,
+                     void *part)
+{
+    CKPT_BY_DTYPE(dtype, start_loss, cuda, rows, x, lse, part);
+}
+
+void class_rows_finish(const ckpt_cuda *cuda, int64_t parts, const void *part, float *loss, float *counted)
+{
+    CKPT_LAUNCH(cuda, loss_finish, 1, LOSS_THREADS, 0, parts, (const loss_part *)part, 0.0, loss, counted);
+}
+
+void class_rows_gradient(const ckpt_cuda *cuda, ckpt_dtype dtype, const class_rows &rows, const void *x,
+                         const float *lse, const float *counted, const float *grad, void *dx)
+{
+    CKPT_BY_DTYPE(dtype, start_gradient, cuda, rows, x, lse, counted, grad, dx);
+}
+
+static class_rows find_rows(const ckpt_kernel_args *args)
 {
     const ckpt_tensor *const x = &args->node->in[0];
     const int64_t classes = x->shape.rank == 4 ? x->shape.dim[1] : x->shape.dim[x->shape.rank - 1];
@@ -101,46 +142,27 @@ static row_set find_rows(const ckpt_kernel_args *args)
             .ignore = ckpt_node_int(args->node, "ignore_index")};
 }
 
-/* Threads for a row, so that each gets a pack or more: 4, 32 or all of a block. A function of the shape only. */
-template <typename T> static int team_for(const row_set &rows)
-{
-    const int64_t packs = row_packs<T>(rows.classes);
-    return packs <= 8 ? 4 : packs <= 256 ? 32 : THREADS;
-}
-
-template <typename T> static void start_forward(const ckpt_kernel_args *args)
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const ckpt_cuda *const cuda = cuda_of(args);
-    const row_set rows = find_rows(args);
-    const int team = team_for<T>(rows);
-    const auto sums = team == 4    ? cross_entropy_rows<T, 4>
-                      : team == 32 ? cross_entropy_rows<T, 32>
-                                   : cross_entropy_rows<T, THREADS>;
-    const int64_t parts = (rows.count + CKPT_GPU_LOSS_TERMS - 1) / CKPT_GPU_LOSS_TERMS;
-    loss_part *const part = (loss_part *)args->workspace;
-    CKPT_LAUNCH(cuda, sums, row_grid(rows.count, THREADS / team), THREADS, 0, rows.count, rows.classes, rows.pitch,
-                (const T *)args->in[0], (float *)args->saved[0]);
-    CKPT_LAUNCH(cuda, cross_entropy_parts<T>, (unsigned)parts, LOSS_THREADS, 0, rows, (const T *)args->in[0],
-                (const float *)args->saved[0], part);
-    CKPT_LAUNCH(cuda, loss_finish, 1, LOSS_THREADS, 0, parts, (const loss_part *)part, 0.0, (float *)args->out[0],
-                (float *)args->saved[1]);
+    const class_rows rows = find_rows(args);
+    class_rows_loss(cuda, args->node->in[0].dtype, rows, args->in[0], (float *)args->saved[0], args->workspace);
+    class_rows_finish(cuda, class_rows_parts(rows.count), args->workspace, (float *)args->out[0],
+                      (float *)args->saved[1]);
+    return ckpt_cuda_launched("cross_entropy", err);
 }
 
-template <typename T> static void start_backward(const ckpt_kernel_args *args)
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    const row_set rows = find_rows(args);
-    const int team = team_for<T>(rows);
-    const auto gradient = team == 4    ? cross_entropy_gradient<T, 4>
-                          : team == 32 ? cross_entropy_gradient<T, 32>
-                                       : cross_entropy_gradient<T, THREADS>;
-    CKPT_LAUNCH(cuda_of(args), gradient, row_grid(rows.count, THREADS / team), THREADS, 0, rows, (const T *)args->in[0],
-                (const float *)args->saved[0], (const float *)args->saved[1], (const float *)args->grad_out[0],
-                (T *)args->grad_in[0]);
+    class_rows_gradient(cuda_of(args), args->node->in[0].dtype, find_rows(args), args->in[0],
+                        (const float *)args->saved[0], (const float *)args->saved[1], (const float *)args->grad_out[0],
+                        args->grad_in[0]);
+    return ckpt_cuda_launched("cross_entropy", err);
 }
 
 extern "C" const ckpt_kernel ckpt_cuda_cross_entropy = {
     .op = "cross_entropy",
     .workspace = op_workspace,
-    .forward = CKPT_TYPED(start_forward),
-    .backward = CKPT_TYPED(start_backward),
+    .forward = forward,
+    .backward = backward,
 };

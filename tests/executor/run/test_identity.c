@@ -1,6 +1,6 @@
 /* labels: contract */
 /* The promise: every strategy under every budget gives the bits of keep-all, in the memory that was predicted. Small
- * versions of a GPT, DenseNet-BC with dropout, ResNet, LSTM and U-Net. Walks the strategy table, so a new strategy is
+ * versions of a GPT, DenseNet-BC with dropout, ResNet, LSTM and U-Net, and a tied head. Walks the strategy table, so a new strategy is
  * covered the day it appears. The full networks are in bench/bench_identity.sh. */
 #include "tests/support/support_test.h"
 
@@ -130,6 +130,11 @@ static void unet(void **state)
     check_model("tests/models/unet-small.json", "");
 }
 
+static void tied_head(void **state)
+{
+    check_model("tests/models/tied-head.json", "");
+}
+
 static void forked(void **state)
 {
     check_model("tests/models/fork.json", "");
@@ -140,7 +145,7 @@ int main(void)
     budgets = (int)ckpt_test_rounds(BUDGETS, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forked), cmocka_unit_test(byte_gpt), cmocka_unit_test(bert), cmocka_unit_test(densenet),
-        cmocka_unit_test(resnet), cmocka_unit_test(lstm),     cmocka_unit_test(unet),
+        cmocka_unit_test(resnet), cmocka_unit_test(lstm),     cmocka_unit_test(unet), cmocka_unit_test(tied_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

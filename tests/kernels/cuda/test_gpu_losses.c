@@ -14,6 +14,10 @@ enum { ROWS = 9, CLASSES = 21, SEED = 20261120 };
 
 static const ckpt_case cross_entropy = {
     .op = "cross_entropy", .in = {{.rank = 2, .dim = {ROWS, CLASSES}}, {.rank = 1, .dim = {ROWS}, .limit = CLASSES}}};
+static const ckpt_case linear_cross_entropy = {
+    .op = "linear_cross_entropy",
+    .in = {{.rank = 2, .dim = {ROWS, CLASSES}}, {.rank = 1, .dim = {ROWS}, .limit = CLASSES}},
+    .attr = {{.name = "features", .kind = CKPT_INT, .integer = CLASSES, .real = CLASSES}}};
 static const ckpt_case nll_loss = {
     .op = "nll_loss", .in = {{.rank = 2, .dim = {ROWS, CLASSES}}, {.rank = 1, .dim = {ROWS}, .limit = CLASSES}}};
 static const ckpt_case mse = {.op = "mse", .in_count = 2, .in = {{.rank = 2, .dim = {ROWS, CLASSES}}}};
@@ -65,6 +69,7 @@ static void check_wrong_targets(ckpt_gpu_case *c)
 static void test_wrong_targets(void **state)
 {
     for_all(&cross_entropy, check_wrong_targets);
+    for_all(&linear_cross_entropy, check_wrong_targets);
     for_all(&nll_loss, check_wrong_targets);
 }
 
@@ -86,6 +91,7 @@ static void check_nothing_counts(ckpt_gpu_case *c)
 static void test_nothing_counts(void **state)
 {
     for_all(&cross_entropy, check_nothing_counts);
+    for_all(&linear_cross_entropy, check_nothing_counts);
 }
 
 /* Backward with the loss's gradient `arriving`; copies the gradient of input 0 to `bits`. Inputs and saved tensors are
