@@ -11,6 +11,7 @@ namespace
 /* The product that overwrites is followed by the one that adds. */
 enum { FORWARD, WEIGHT, WEIGHT_ADDS, INPUT, INPUT_ADDS, PRODUCTS };
 enum { WHOLE, REST, SIZES };
+constexpr int all_products = (int)SIZES * (int)PRODUCTS;
 const char *const head_key[SIZES][PRODUCTS] = {
     {"forward", "weight", "weight-adds", "input", "input-adds"},
     {"rest-forward", "rest-weight", "rest-weight-adds", "rest-input", "rest-input-adds"}};
@@ -25,7 +26,7 @@ struct head_state {
 void head_name(head_state *h)
 {
     h->choice[0] = '\0';
-    for (int k = 0; k < SIZES * PRODUCTS; k++) {
+    for (int k = 0; k < all_products; k++) {
         const ckpt_blas_product *const product = h->product[k / PRODUCTS][k % PRODUCTS];
         if (product != NULL) {
             ckpt_choice_add(h->choice, head_key[k / PRODUCTS][k % PRODUCTS], ckpt_blas_product_choice(product));
@@ -93,7 +94,7 @@ ckpt_code head_prepare(void *memory, void *context, const ckpt_node *node, ckpt_
 void head_release(void *state)
 {
     head_state *const h = (head_state *)state;
-    for (int k = 0; k < SIZES * PRODUCTS; k++) {
+    for (int k = 0; k < all_products; k++) {
         ckpt_blas_product_destroy(h->product[k / PRODUCTS][k % PRODUCTS]);
     }
 }
@@ -232,7 +233,8 @@ ckpt_code head_tune_one(const ckpt_kernel_args *args, const head_unit &u, int wh
 ckpt_code head_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
 {
     head_state *const h = (head_state *)args->state;
-    void *const logits = args->workspace, *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
+    void *const logits = args->workspace, *const bias =
+                                              args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
     const int64_t rows = ckpt_shape_count(&args->node->in[1].shape);
     if (backward) {
         CKPT_TRY(head_backward(args, err));

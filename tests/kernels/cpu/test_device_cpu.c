@@ -481,11 +481,12 @@ static void dropout_masks(void **state)
 }
 
 /* The gradient of a loss with the gradient `arriving`; NULL: none. Inputs: N rows of K numbers, and targets that are
- * classes, or numbers if the op wants numbers. */
+ * classes, or numbers if the op wants numbers; a weight of K x K for an op that has one. */
 static void loss_gradient(ckpt_device *device, const ckpt_node *node, const float *arriving, float *grad)
 {
     enum { N = 37, K = 23 };
-    static float x[N * K], other[N * K], out[1], lse[N], counted[1];
+    static float x[N * K], other[N * K], weight_gradient[K * K], out[1], lse[N], counted[1];
+    static _Alignas(CKPT_ALIGN) unsigned char workspace[1 << 20];
     int32_t target[N];
     for (int i = 0; i < N * K; i++) {
         x[i] = (float)sin(i * 12.9898);
@@ -501,7 +502,19 @@ static void loss_gradient(ckpt_device *device, const ckpt_node *node, const floa
     void *const outs[] = {out}, *const saved[] = {lse, counted};
     const void *const grad_out[] = {arriving};
     void *const grad_in[] = {grad, NULL};
-    const ckpt_kernel_args args = {.in = in, .out = outs, .saved = saved, .grad_out = grad_out, .grad_in = grad_in};
+    const float *const param[] = {other};
+    float *const grad_param[] = {weight_gradient};
+    const ckpt_kernel_args args = {.in = in,
+                                   .out = outs,
+                                   .saved = saved,
+                                   .param = param,
+                                   .grad_out = grad_out,
+                                   .grad_in = grad_in,
+                                   .grad_param = grad_param,
+                                   .workspace = workspace,
+                                   .workspace_bytes = sizeof workspace};
+    assert_true(bound.forward_workspace_bytes <= (ckpt_bytes)sizeof workspace);
+    assert_true(bound.backward_workspace_bytes <= (ckpt_bytes)sizeof workspace);
     CHECK_OK(ckpt_device_forward(device, &bound, &args, &err), err);
     CHECK_OK(ckpt_device_backward(device, &bound, &args, &err), err);
     ckpt_device_unbind(&bound);
@@ -525,12 +538,14 @@ static void losses_honour_what_arrives(void **state)
         test_model_init(&m);
         test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){37, 23});
         test_input(&m, "t", numbers ? CKPT_FLOAT32 : CKPT_INT32, numbers ? 2 : 1, (int64_t[]){37, 23});
-        test_layer(&m, "loss", (*op)->name, "x t", "");
-        const ckpt_node *const node = last_node(&m);
-        loss_gradient(device, node, NULL, plain);
+        const bool weighted = strcmp((*op)->name, "linear_cross_entropy") == 0;
+        test_layer(&m, "loss", (*op)->name, "x t", weighted ? "features=23 bias=false unit=16" : "");
+        ckpt_node node = *last_node(&m);
+        node.grad_in = 1;
+        loss_gradient(device, &node, NULL, plain);
         for (size_t k = 0; k < sizeof arriving / sizeof *arriving; k++) {
             memset(grad, 0xff, sizeof grad);
-            loss_gradient(device, node, &arriving[k], grad);
+            loss_gradient(device, &node, &arriving[k], grad);
             for (int i = 0; i < COUNT; i++) {
                 CHECK(grad[i] == arriving[k] * plain[i], "%s, %g arriving, value %d: %g, without %g", (*op)->name,
                       (double)arriving[k], i, (double)grad[i], (double)plain[i]);

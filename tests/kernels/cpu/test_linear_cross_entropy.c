@@ -173,8 +173,9 @@ static void same(const char *what, const sizes *s, int64_t count, const float *f
     /* Sums of as many terms as there are rows or classes, in another order: each rounding is 2^-24 of a partial sum. */
     const float bound = bits ? 0 : 4e-6F * fmaxf(most, 1e-3F);
     for (int64_t i = 0; i < count; i++) {
-        CHECK(fabsf(found[i] - wanted[i]) <= bound, "%lld x %lld, %lld classes, unit %d: %s, element %lld is %.9g, not %.9g",
-              (long long)s->rows, (long long)s->in, (long long)s->classes, s->unit, what, (long long)i, (double)found[i],
+        CHECK(fabsf(found[i] - wanted[i]) <= bound,
+              "%lld x %lld, %lld classes, unit %d: %s, element %lld is %.9g, not %.9g", (long long)s->rows,
+              (long long)s->in, (long long)s->classes, s->unit, what, (long long)i, (double)found[i],
               (double)wanted[i]);
     }
 }
@@ -182,7 +183,7 @@ static void same(const char *what, const sizes *s, int64_t count, const float *f
 static void against_two_layers(void **state)
 {
     static const sizes cases[] = {
-        {1, 7, 3, 0, true, 0},      {40, 33, 70, 0, true, 3},   {40, 33, 70, 16, true, 3}, {48, 16, 65, 16, false, 0},
+        {1, 7, 3, 0, true, 0},      {40, 33, 70, 0, true, 3},    {40, 33, 70, 16, true, 3}, {48, 16, 65, 16, false, 0},
         {33, 64, 257, 32, true, 0}, {130, 48, 300, 64, true, 5}, {16, 9, 11, 16, true, 0},  {17, 9, 11, 16, true, 16},
     };
     ckpt_device *device = NULL;
@@ -232,9 +233,9 @@ static void units(void **state)
         int64_t rows, classes, unit;
         const char *asked;
     } cases[] = {
-        {1, 50257, 1, ""},      {128, 50257, 128, ""},     {1024, 50257, 160, ""},    {1000, 50257, 144, ""},
-        {100000, 256, 25008, ""}, {4096, 256, 4096, ""},   {5000, 1000000, 128, ""}, {1024, 50257, 64, "unit=64"},
-        {40, 50257, 40, "unit=64"},
+        {1, 50257, 1, ""},        {128, 50257, 128, ""},        {1024, 50257, 160, ""},
+        {1000, 50257, 144, ""},   {100000, 256, 25008, ""},     {4096, 256, 4096, ""},
+        {5000, 1000000, 128, ""}, {1024, 50257, 64, "unit=64"}, {40, 50257, 40, "unit=64"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sizes s = {cases[i].rows, 2, cases[i].classes, 0, true, 0};
