@@ -304,6 +304,11 @@ void ckpt_compare_plans(ckpt_comparer *c)
     if (c->code != CKPT_OK) {
         return;
     }
+    const bool was = s[0].plan->reordered, is = s[1].plan->reordered;
+    if (was != is) {
+        ckpt_compare_note(c, is ? "NEW runs ops in another order than the graph's, BASE in that"
+                                : "BASE runs ops in another order than the graph's, NEW in that");
+    }
     add_decisions(c, &s[0], &s[1]);
     ckpt_compare_ways(c);
     if (s[0].ranges.count > 0 && s[1].ranges.count > 0) {

@@ -209,7 +209,7 @@ static void draw_forbidden(ckpt_curve_picture *p)
         }
     }
     ckpt_view_line(v, minimum, p->top, minimum, p->bottom, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, minimum, p->bottom, 12});
+    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, minimum, p->bottom, CKPT_WEIGHT_WORDS});
 }
 
 /* The corners of a step function from the first point to the last. Gives how many. */
@@ -285,11 +285,15 @@ static void draw_keep_all(ckpt_curve_picture *p)
         ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_WEIGHTS, 1, 4});
         ckpt_obstacles_line(&p->obstacles, (ckpt_point){centre.x, p->top}, centre);
         ckpt_curve_mark(p, centre, &keep, CKPT_ROLE_BLACK);
-        const ckpt_font font = {p->view.small, false, CKPT_ROLE_BLACK, 1};
+        ckpt_font font = {p->view.small, false, CKPT_ROLE_BLACK, 1};
         const double y = p->top + (p->view.canvas.renderer->cells ? 8 : 10);
         const double width = ckpt_view_measure(&p->view, font, "keep-all");
-        ckpt_view_words(&p->view, centre.x - 8, y, font, CKPT_ANY_WIDTH, "keep-all");
-        ckpt_obstacles_box(&p->obstacles, (ckpt_rect){centre.x - 8 - width, y - 9, centre.x, y + 9, 20});
+        const bool left = centre.x - 8 - width >= p->left;
+        const double x = left ? centre.x - 8 : centre.x + 8;
+        font.align = left ? 1 : -1;
+        ckpt_view_words(&p->view, x, y, font, CKPT_ANY_WIDTH, "keep-all");
+        ckpt_obstacles_box(&p->obstacles,
+                           (ckpt_rect){left ? x - width : x, y - 9, left ? x : x + width, y + 9, CKPT_WEIGHT_WORDS});
     }
 }
 

@@ -5,6 +5,9 @@
 
 #include "viz/timeline/view_draw.h"
 
+/* Words on words are worse than words on any number of lines and marks. */
+enum { CKPT_WEIGHT_WORDS = 10000 };
+
 typedef struct ckpt_rect {
     double x0, y0, x1, y1;
     int weight; /* how bad it is to lie on it */

@@ -3,7 +3,7 @@
 
 #include "viz/curve/curve_impl.h"
 
-enum { WEIGHT_LINE = 1, WEIGHT_WORDS = 20, POINTS_TRIED = 500 };
+enum { WEIGHT_LINE = 1, OUTSIDE = 100 * CKPT_WEIGHT_WORDS, POINTS_TRIED = 500, FAR = 24 };
 
 ckpt_code ckpt_obstacles_init(ckpt_obstacles *obstacles, int room, ckpt_rect inside, ckpt_arena *arena, ckpt_err *err)
 {
@@ -30,12 +30,12 @@ void ckpt_obstacles_line(ckpt_obstacles *obstacles, ckpt_point from, ckpt_point 
     }
 }
 
-/* What lies under the words, or a million where they would leave the picture. */
+/* What lies under the words, or very much where they would leave the picture. */
 static int cost_of(const ckpt_obstacles *obstacles, const ckpt_rect *words)
 {
     const ckpt_rect *const in = &obstacles->inside;
     if (words->x0 < in->x0 || words->y0 < in->y0 || words->x1 > in->x1 || words->y1 > in->y1) {
-        return 1000000;
+        return OUTSIDE;
     }
     int cost = 0;
     for (int i = 0; i < obstacles->count; i++) {
@@ -43,6 +43,19 @@ static int cost_of(const ckpt_obstacles *obstacles, const ckpt_rect *words)
         cost += o->x0 < words->x1 && words->x0 < o->x1 && o->y0 < words->y1 && words->y0 < o->y1 ? o->weight : 0;
     }
     return cost;
+}
+
+/* Words of that size beside a point, if they cover less there than at the best place so far. */
+static void try_place(const ckpt_obstacles *obstacles, ckpt_point at, double dx, double dy, double width, double half,
+                      ckpt_rect *best, int *minimum)
+{
+    const double y = at.y + dy, x = at.x + dx - (dx > 0 ? 0 : dx < 0 ? width : width / 2);
+    const ckpt_rect words = {x, y - half, x + width, y + half, CKPT_WEIGHT_WORDS};
+    const int cost = cost_of(obstacles, &words);
+    if (*minimum < 0 || cost < *minimum) {
+        *minimum = cost;
+        *best = words;
+    }
 }
 
 ckpt_point ckpt_label_place(ckpt_obstacles *obstacles, ckpt_view *view, const ckpt_point *at, int count, double gap,
@@ -58,13 +71,15 @@ ckpt_point ckpt_label_place(ckpt_obstacles *obstacles, ckpt_view *view, const ck
     int minimum = -1;
     for (int i = 0; i < count && minimum != 0; i += 1 + count / POINTS_TRIED) {
         for (size_t s = 0; s < sizeof side / sizeof *side && minimum != 0; s++) {
-            const double dx = side[s][0], y = at[i].y + side[s][1] * (half + 0.6 * gap);
-            const double x = at[i].x + dx * gap - (dx > 0 ? 0 : dx < 0 ? width : width / 2);
-            const ckpt_rect words = {x, y - half, x + width, y + half, WEIGHT_WORDS};
-            const int cost = cost_of(obstacles, &words);
-            if (minimum < 0 || cost < minimum) {
-                minimum = cost;
-                best = words;
+            try_place(obstacles, at[i], side[s][0] * gap, side[s][1] * (half + 0.6 * gap), width, half, &best,
+                      &minimum);
+        }
+    }
+    for (int k = 2; k < FAR && minimum >= CKPT_WEIGHT_WORDS; k++) { /* a crowd: farther and farther away */
+        for (int i = 0; i < count; i += 1 + count / POINTS_TRIED) {
+            for (int s = 0; s < 6; s++) {
+                const double dx = (s % 3 - 1) * k * 2 * gap, dy = (s < 3 ? -k : k) * half;
+                try_place(obstacles, at[i], dx, dy, width, half, &best, &minimum);
             }
         }
     }

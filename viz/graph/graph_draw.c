@@ -383,7 +383,7 @@ static void put_plan(const drawing *d, const ckpt_plan *plan)
         ckpt_text_add(d->text, "; %s, %.1f %% %s than keep-all", ckpt_ns_show(plan->time_ns, text), 100 * fabs(more),
                       more < 0 ? "less" : "more");
     }
-    ckpt_text_add(d->text, "\\l");
+    ckpt_text_add(d->text, "%s\\l", plan->reordered ? "; ops run in another order" : "");
 }
 
 /* Of graphs with variants what the words in boxes mean. */

@@ -2,10 +2,12 @@
 /* Pictures of time over budget: two that were looked at, and what must hold for every curve. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/support_golden.h"
 #include "tests/support/support_test.h"
+#include "viz/draw/draw.h"
 #include "viz/viz.h"
 
 enum { POINTS = 6 };
@@ -166,6 +168,54 @@ static void odd_curves(void **state)
     }
 }
 
+/* Where `name` is drawn: its left end and its middle. */
+static void find_words(const char *svg, const char *name, double *x, double *y)
+{
+    char body[40];
+    snprintf(body, sizeof body, ">%s</text>", name);
+    const char *const words = strstr(svg, body);
+    CHECK(words != NULL, "%s is not drawn", name);
+    const char *tag = words;
+    while (strncmp(tag, "<text ", 6) != 0) {
+        tag--;
+    }
+    const char *const left = strstr(tag, " x=\""), *const top = strstr(tag, " y=\"");
+    assert_true(left != NULL && top != NULL && left < words && top < words);
+    *x = strtod(left + 4, NULL);
+    *y = strtod(top + 4, NULL);
+}
+
+/* Baselines that all have one point, in the corner of keep-all: their names lay on each other. */
+static void names_of_crowded_baselines_overlap(void **state)
+{
+    static const char *const name[] = {"each-block", "greedy", "knapsack", "recompute-all", "sqrt", "dtr"};
+    enum { NAMES = sizeof name / sizeof *name, SMALL = 12 };
+    static const int widths[] = {600, 860, 1200};
+    made m;
+    make_curve(&m);
+    ckpt_curve_baseline baseline[NAMES];
+    for (int b = 0; b < NAMES; b++) {
+        baseline[b] = (ckpt_curve_baseline){name[b], &m.point[POINTS - 1], 1};
+    }
+    m.curve.baseline = baseline;
+    m.curve.baseline_count = NAMES;
+    for (int w = 0; w < 3; w++) {
+        ckpt_text text;
+        double x[NAMES], y[NAMES];
+        draw(&m, 0, "svg", &(ckpt_view_options){.width = widths[w]}, &text);
+        for (int b = 0; b < NAMES; b++) {
+            find_words(text.bytes, name[b], &x[b], &y[b]);
+            for (int a = 0; a < b; a++) {
+                const double end_a = x[a] + ckpt_text_width(name[a], SMALL, false);
+                const double end_b = x[b] + ckpt_text_width(name[b], SMALL, false);
+                CHECK(x[b] >= end_a || x[a] >= end_b || fabs(y[a] - y[b]) >= SMALL, "%d wide: %s lies on %s", widths[w],
+                      name[b], name[a]);
+            }
+        }
+        ckpt_text_fini(&text);
+    }
+}
+
 /* In a terminal each baseline has a letter of its own, which is none of the plans'. */
 static void letters_tell_baselines_apart(void **state)
 {
@@ -263,9 +313,13 @@ const char *__lsan_default_suppressions(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures),    cmocka_unit_test(what_is_said),
-        cmocka_unit_test(odd_curves),  cmocka_unit_test(letters_tell_baselines_apart),
-        cmocka_unit_test(many_points), cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(pictures),
+        cmocka_unit_test(what_is_said),
+        cmocka_unit_test(odd_curves),
+        cmocka_unit_test(letters_tell_baselines_apart),
+        cmocka_unit_test(names_of_crowded_baselines_overlap),
+        cmocka_unit_test(many_points),
+        cmocka_unit_test(what_is_refused),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
