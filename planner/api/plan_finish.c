@@ -22,7 +22,8 @@ ckpt_code ckpt_maker_head(const ckpt_maker *m, ckpt_plan *plan, ckpt_err *err)
 static ckpt_code fill_bound(const ckpt_maker *m, ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)
 {
     const bool has_all = candidates->has_bound && strcmp(candidates->bound_scope, "all") == 0;
-    const bool wanted = !m->strategy->baseline && (m->options->without & CKPT_PART_BOUND) == 0 && !has_all;
+    const bool wanted = !m->strategy->baseline && !ckpt_plan_hurried(m->options, m->graph->op_count) &&
+                        (m->options->without & CKPT_PART_BOUND) == 0 && !has_all;
     const ckpt_ns least = ckpt_least_time(m->graph, m->options);
     if (wanted && plan->time_ns > least && m->limit < CKPT_BYTES_MAX) {
         const ckpt_ns first = candidates->count > 0 ? candidates->candidate[0].time : INT64_MAX;

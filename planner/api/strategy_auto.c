@@ -136,11 +136,16 @@ static ckpt_code construct(job *j, ckpt_err *err)
                         {"chain", CKPT_PART_CHAIN, may_recompute},
                         {"hierarchy", CKPT_PART_HIERARCHY, is_swept}};
     ckpt_candidates *const all = j->candidates;
+    bool asked_price = false; /* it has a plan for large graphs under any time limit */
     ckpt_candidates_incumbents(all, j->limit, j->options);
     for (size_t i = 0; i < sizeof constructors / sizeof *constructors; i++) {
         if ((j->options->without & constructors[i].part) != 0 || !constructors[i].is_for(j)) {
             continue;
         }
+        if (asked_price && ckpt_plan_hurried(j->options, j->graph->op_count)) {
+            break;
+        }
+        asked_price = asked_price || constructors[i].part == CKPT_PART_PRICE;
         ckpt_candidates part;
         CKPT_TRY(ask(j, constructors[i].name, false, &part, err));
         if (i == 0 && part.has_bound) { /* of one micro-batch, which bounds the whole */
@@ -152,6 +157,11 @@ static ckpt_code construct(job *j, ckpt_err *err)
         if (i == 0 && part.count > 0 && j->batched) {
             break;
         }
+    }
+    if (!asked_price && may_recompute(j) && ckpt_plan_stopped(j->options) &&
+        (j->options->without & CKPT_PART_PRICE) == 0) {
+        ckpt_candidates part;
+        CKPT_TRY(ask(j, "price", false, &part, err)); /* the quickest that finds anything */
     }
     return CKPT_OK;
 }
@@ -253,8 +263,9 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     j.variants = ckpt_graph_has_variants(graph);
     j.batched = graph->op_count > BATCHED_OPS && j.effort < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
     CKPT_TRY(construct(&j, err));
+    const bool hurried = ckpt_plan_hurried(options, graph->op_count) && is_large(&j);
     const bool fixed = !may_recompute(&j) && !graph->has_link && !j.variants;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && !fixed && !is_done(&j); i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !fixed && !hurried && !is_done(&j); i++) {
         if ((options->without & parts[i].part) != 0 || !parts[i].is_for(&j) ||
             (options->only_min_peak && !parts[i].lowers_peak)) {
             continue;

@@ -165,13 +165,14 @@ ckpt_code ckpt_bound_find(const ckpt_graph *graph, ckpt_bytes limit, ckpt_ns upp
     return CKPT_OK;
 }
 
-/* Raise `peak` until every group can come through its window: from one set of comparisons to the next. */
+/* Raise `peak` until every group, or as many as the work pays for, can come through its window: from one set of
+ * comparisons to the next. */
 static ckpt_code raise_peak(ckpt_groups *groups, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err)
 {
     ckpt_group_room room;
     CKPT_TRY(ckpt_group_room_take(scratch, groups, &room, err));
     int64_t work = PEAK_WORK;
-    for (int k = 0; k < groups->count; k++) {
+    for (int k = 0; k < groups->count && work > 0; k++) {
         const ckpt_group_table *table = NULL;
         do {
             *peak = table != NULL ? table->high : *peak;

@@ -182,7 +182,7 @@ ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_b
     const ckpt_mark mark = ckpt_arena_mark(scratch);
     CKPT_TRY(walk_all(&p, &poll, scratch, err));
     ckpt_arena_rewind(scratch, mark);
-    if (p.best > p.bound && !poll.stopped) {
+    if (p.best > p.bound && (count <= CKPT_QUICK_ALLOCATIONS || !poll.stopped)) {
         CKPT_TRY(walk_skylines(&p, options, scratch, err));
         ckpt_arena_rewind(scratch, mark);
     }

@@ -12,7 +12,8 @@ CKPT_MUST_USE ckpt_code ckpt_allocations_count_live(const ckpt_allocation *alloc
 int ckpt_allocations_steps(const ckpt_allocation *allocation, int count);
 
 /* Greedy walks over the steps, then orders of the skyline, until one takes no more than `bound`, the most that is live
- * in any step; at least the first walk when the options (NULL: none) end it early. Offsets are set. Errors:
+ * in any step; at least the first walk, and of few allocations a skyline, when the options (NULL: none) end it early.
+ * Offsets are set. Errors:
  * CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_allocations_greedy(ckpt_allocation *allocation, int count, ckpt_bytes bound,
                                                 const ckpt_plan_options *options, ckpt_arena *scratch,
@@ -41,6 +42,9 @@ void ckpt_gaps_remove(ckpt_gaps *gaps, int block, ckpt_bytes bytes);
 CKPT_MUST_USE ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_bytes enough,
                                                  const ckpt_bytes *busy, int64_t work, const ckpt_plan_options *options,
                                                  ckpt_arena *scratch, ckpt_bytes *arena_bytes, ckpt_err *err);
+
+/* So many allocations get their first skyline, some 0.1 s, under any time limit. */
+enum { CKPT_QUICK_ALLOCATIONS = 50000 };
 
 enum { CKPT_PREORDERS = 6 };
 

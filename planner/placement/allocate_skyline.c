@@ -13,6 +13,8 @@
 
 #include "planner/placement/allocate_impl.h"
 
+enum { VALLEY_WORK = 256 }; /* of one look at a valley, in units of polls */
+
 typedef struct spot {
     int from, to, index, rank;
 } spot;
@@ -234,7 +236,7 @@ static ckpt_bytes build(skyline *s)
         const segment valley = s->segment[at];
         int found = -1;
         tree_find(s, 1, 0, s->leaves, s->first[at], s->first[valley.to + 1], valley.to, &found);
-        if (*s->work < 0 || ckpt_poll_stopped(&s->poll, 256)) {
+        if (*s->work < 0 || ckpt_poll_stopped(&s->poll, VALLEY_WORK)) {
             return CKPT_BYTES_MAX;
         }
         if (found < 0) {
@@ -291,7 +293,7 @@ ckpt_code ckpt_allocations_skyline(ckpt_allocation *allocation, int count, ckpt_
                  .steps = ckpt_allocations_steps(allocation, count),
                  .leaves = 1,
                  .work = &work,
-                 .poll = {.options = options, .left = CKPT_POLL_WORK}};
+                 .poll = {.options = options, .left = 2 * CKPT_QUICK_ALLOCATIONS * (int64_t)VALLEY_WORK}};
     while (s.leaves < count) {
         s.leaves *= 2;
     }

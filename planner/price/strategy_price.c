@@ -7,8 +7,12 @@
 #include "planner/price/price_impl.h"
 
 enum {
-    ROUNDS = 3,       /* corrections */
-    VAST_OPS = 50000, /* of larger graphs fewer rooms are tried */
+    ROUNDS = 3,           /* corrections */
+    VAST_OPS = 50000,     /* of larger graphs fewer rooms are tried */
+    EARLY_OPS = 20000,    /* of larger graphs one schedule is made before the search for the best, */
+    HURRIED_OPS = 200000, /* of graphs of up to so many under any time limit */
+    HURRIED_ROOM = 8,     /* its room and its margin, as parts of the limit */
+    HURRIED_MARGIN = 8,
     IDLE_PART = 1000, /* a room that gains less than this part of the time has gained nothing */
 };
 
@@ -82,13 +86,13 @@ static ckpt_code correct(pricer *p, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Schedules within `limit` bytes for one room, the last one first measured and then corrected. `time`: of the fastest
+/* Schedules within `limit` bytes for one room, each but the last one measured and then corrected. `time`: of the fastest
  * within the limit, INT64_MAX when there is none. Limit 0: the lowest peak. */
-static ckpt_code try_room(pricer *p, ckpt_bytes limit, ckpt_price_room room, ckpt_ns *time, ckpt_err *err)
+static ckpt_code try_room(pricer *p, ckpt_bytes limit, ckpt_price_room room, int rounds, ckpt_ns *time, ckpt_err *err)
 {
     *time = INT64_MAX;
     memcpy(p->corrected, p->kept, (size_t)p->graph->op_count * sizeof *p->corrected);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         ckpt_price_drops_choose(&p->drops, p->corrected, limit, room, &p->poll);
         if (p->poll.stopped) {
             return CKPT_OK;
@@ -98,7 +102,7 @@ static ckpt_code try_room(pricer *p, ckpt_bytes limit, ckpt_price_room room, ckp
         CKPT_TRY(ckpt_order_measure(&p->order, p->graph, &p->scratch, &measured, err));
         *time = measured.peak <= limit && measured.time < *time ? measured.time : *time;
         const bool near = measured.peak <= limit && limit - measured.peak <= limit / 10000;
-        const bool last = near || limit == 0 || round == ROUNDS - 1;
+        const bool last = near || limit == 0 || round == rounds - 1;
         CKPT_TRY(last ? CKPT_OK : correct(p, err));
         CKPT_TRY(limit == 0 ? ckpt_order_end(&p->order, p->graph, p->limit, p->out, p->candidates, err)
                             : ckpt_order_offer(&p->order, p->graph, p->limit, p->out, p->candidates, err));
@@ -126,7 +130,7 @@ static ckpt_code find_fastest(pricer *p, ckpt_ns *best, ckpt_err *err)
         }
         const ckpt_bytes part = p->limit / rooms[i].part;
         ckpt_ns time = 0;
-        CKPT_TRY(try_room(p, p->limit, (ckpt_price_room){part, part / 2, rooms[i].forced}, &time, err));
+        CKPT_TRY(try_room(p, p->limit, (ckpt_price_room){part, part / 2, rooms[i].forced}, ROUNDS, &time, err));
         idle = time < *best - *best / IDLE_PART ? 0 : idle + (*best < INT64_MAX);
         *best = time < *best ? time : *best;
     }
@@ -143,7 +147,7 @@ static ckpt_code find_min_peak(pricer *p, ckpt_err *err)
     ckpt_bytes least = CKPT_BYTES_MAX;
     for (bytes /= 4; bytes > 0 && !p->poll.stopped; bytes /= 2) {
         ckpt_ns time = 0;
-        CKPT_TRY(try_room(p, 0, (ckpt_price_room){2 * bytes, bytes, true}, &time, err));
+        CKPT_TRY(try_room(p, 0, (ckpt_price_room){2 * bytes, bytes, true}, ROUNDS, &time, err));
         if (p->candidates->min_peak.peak >= least) {
             break;
         }
@@ -152,11 +156,29 @@ static ckpt_code find_min_peak(pricer *p, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A schedule that is there when time is over: of a room that fits most graphs, with a margin for what the model does not
+ * see and for what is lost to fragmentation when there is no time to place well. */
+static ckpt_code find_any(pricer *p, ckpt_ns *time, ckpt_err *err)
+{
+    const ckpt_bytes part = p->limit / HURRIED_ROOM;
+    const ckpt_poll poll = p->poll;
+    p->poll = p->graph->op_count <= HURRIED_OPS ? (ckpt_poll){0} : poll;
+    CKPT_TRY(try_room(p, p->limit - p->limit / HURRIED_MARGIN, (ckpt_price_room){part, part / 2, false}, 1, time, err));
+    p->poll = p->graph->op_count <= HURRIED_OPS ? poll : p->poll;
+    return CKPT_OK;
+}
+
 static ckpt_code find(pricer *p, ckpt_err *err)
 {
     ckpt_ns best = INT64_MAX;
     CKPT_TRY(begin(p, err));
+    const bool early = p->graph->op_count > EARLY_OPS;
+    ckpt_ns any = INT64_MAX;
+    CKPT_TRY(early ? find_any(p, &any, err) : CKPT_OK);
     CKPT_TRY(find_fastest(p, &best, err));
+    if (best == INT64_MAX && p->poll.stopped) {
+        return early ? CKPT_OK : find_any(p, &any, err);
+    }
     return best == INT64_MAX ? find_min_peak(p, err) : CKPT_OK;
 }
 

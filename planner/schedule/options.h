@@ -70,6 +70,10 @@ int ckpt_effort(const ckpt_plan_options *options);
 /* True when the search is to end early. Cost: a clock read and `cancelled`; loops ask through a ckpt_poll. */
 bool ckpt_plan_stopped(const ckpt_plan_options *options);
 
+/* True when planning is to end and even its quickest parts take a noticeable time on a graph of so many ops. What is
+ * cheap on smaller graphs is done under any time limit. */
+bool ckpt_plan_hurried(const ckpt_plan_options *options, int ops);
+
 /* Asks ckpt_plan_stopped once in so much work; begin with { .options = options }. */
 typedef struct ckpt_poll {
     const ckpt_plan_options *options; /* NULL: never stopped */

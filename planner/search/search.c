@@ -284,12 +284,12 @@ static void go_to(improver *m, const memo *to)
 static void start_from(improver *m, const ckpt_candidates *candidates)
 {
     for (int i = 0; i < candidates->count && !m->stopped; i++) {
-        ckpt_search_load(&m->w.search, &candidates->candidate[i].sequence);
+        ckpt_search_load(&m->w.search, &candidates->candidate[i].sequence, m->options);
         note(m);
         m->stopped = ckpt_plan_stopped(m->options);
     }
     if (candidates->min_peak.sequence.op != NULL && !m->stopped) {
-        ckpt_search_load(&m->w.search, &candidates->min_peak.sequence);
+        ckpt_search_load(&m->w.search, &candidates->min_peak.sequence, m->options);
         note(m);
     }
 }
@@ -321,7 +321,8 @@ static void search_within(improver *m, const ckpt_candidates *given, int64_t wor
         ckpt_search_assign(&m->w.search, NULL, NULL, 0);
         const bool variants = m->w.search.has_variants;
         if ((r % 4 == 3 || variants) && given->count > 0) {
-            ckpt_search_load(&m->w.search, &given->candidate[(variants ? r : r / 4) % given->count].sequence);
+            ckpt_search_load(&m->w.search, &given->candidate[(variants ? r : r / 4) % given->count].sequence,
+                             m->options);
         }
         if (r % 4 != 3 && variants) {
             keep_ways(&m->w.search);
@@ -340,6 +341,9 @@ static void improve_best(improver *m, const schedule *plan, int64_t polish)
 {
     go_to(m, &m->best[0]);
     anneal(m, plan);
+    if (m->stopped) {
+        return; /* what it found is noted */
+    }
     go_to(m, &m->best[0]);
     ckpt_search_polish(&m->w, polish, m->options);
     ckpt_search_polish_ways(&m->w);
@@ -469,7 +473,7 @@ static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ck
     ckpt_search_assign(&m->w.search, NULL, NULL, 0);
     note(m);
     if (candidates->min_peak.sequence.op != NULL) {
-        ckpt_search_load(&m->w.search, &candidates->min_peak.sequence);
+        ckpt_search_load(&m->w.search, &candidates->min_peak.sequence, m->options);
         note(m);
     }
     go_to(m, &m->min_peak);
@@ -488,7 +492,11 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
         m->enough = candidates->bound_ns;
     }
     start_from(m, candidates);
+    const bool known = m->stopped && candidates->count > 0; /* ended before anything was looked for */
     const int64_t end = m->w.search.work + work;
+    if (known) {
+        return CKPT_OK;
+    }
     if (!is_enough(m)) {
         search_within(m, candidates, (int64_t)((double)work * FIRST));
     }

@@ -98,8 +98,8 @@ double ckpt_search_excess(const ckpt_search *search, ckpt_bytes limit);
 ckpt_instant ckpt_search_over(const ckpt_search *search, ckpt_bytes above, uint64_t dice);
 
 /* Make the pairs those of a sequence without copies. What the form cannot say (an op twice in one stage, another order
- * inside a stage) is lost. */
-void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence);
+ * inside a stage) is lost, and what is left when the options (NULL: none) end it early. */
+void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence, const ckpt_plan_options *options);
 /* Make the pairs exactly these.
  *   way   of every pair, then of the first run of every op; NULL: the ops' own, and no optional op runs */
 void ckpt_search_assign(ckpt_search *search, const ckpt_instant *pair, const int *way, int count);

@@ -807,12 +807,15 @@ ckpt_instant ckpt_search_over(const ckpt_search *search, ckpt_bytes above, uint6
     return CKPT_INSTANT(k, stage->op[best]);
 }
 
-void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence)
+void ckpt_search_load(ckpt_search *search, const ckpt_sequence *sequence, const ckpt_plan_options *options)
 {
+    ckpt_poll poll = {.options = options, .left = CKPT_POLL_WORK};
+    int64_t work = search->work;
     ckpt_search_assign(search, NULL, NULL, 0);
     int k = 0; /* the op whose first run is due */
-    for (int t = 0; t < sequence->count; t++) {
+    for (int t = 0; t < sequence->count && !ckpt_poll_stopped(&poll, search->work - work); t++) {
         const int run = sequence->op[t];
+        work = search->work;
         if (run < 0 || run >= search->count + search->graph->variant_count) {
             continue;
         }
