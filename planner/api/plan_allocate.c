@@ -75,11 +75,12 @@ typedef struct tries {
 } tries;
 
 /* Pack a candidate; it is taken when it fits. */
-static ckpt_code try_candidate(const ckpt_maker *m, const ckpt_candidate *candidate, tries *t, ckpt_err *err)
+static ckpt_code try_candidate(const ckpt_maker *m, const ckpt_candidate *candidate, int effort, tries *t,
+                               ckpt_err *err)
 {
     const ckpt_mark mark = ckpt_arena_mark(m->out);
     ckpt_plan packed = {0};
-    CKPT_TRY(ckpt_maker_pack(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, m->options->effort, &packed, err));
+    CKPT_TRY(ckpt_maker_pack(m, candidate, m->limit < CKPT_BYTES_MAX ? m->limit : 0, effort, &packed, err));
     if (packed.arena_bytes <= m->limit) {
         *t->plan = packed;
         t->fits = t->better = true;
@@ -110,7 +111,7 @@ static ckpt_code try_candidates(const ckpt_maker *m, const ckpt_candidates *cand
             (t->lost > 0 && m->limit - candidate->peak < candidate->peak / 1000 * (t->lost / 4 * 3))) {
             continue;
         }
-        CKPT_TRY(try_candidate(m, candidate, t, err));
+        CKPT_TRY(try_candidate(m, candidate, m->options->effort, t, err));
         t->packed[t->packed_count++] = candidate->sequence.op;
     }
     return CKPT_OK;
@@ -133,7 +134,7 @@ static ckpt_code try_fallbacks(const ckpt_maker *m, const ckpt_candidates *candi
         const ckpt_candidate *const fallback = &candidates->fallback[i];
         if (fallback->peak <= m->limit && !was_packed(t, fallback) &&
             !(t->fits && fallback->time >= t->plan->time_ns)) {
-            CKPT_TRY(try_candidate(m, fallback, t, err));
+            CKPT_TRY(try_candidate(m, fallback, m->options->effort, t, err));
         }
     }
     t->lost = lost;
@@ -173,6 +174,12 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
     return CKPT_OK;
 }
 
+/* By so much that the allocations of the fastest candidate are worth more effort. */
+static bool is_much_slower(const ckpt_plan *plan, const ckpt_candidates *first)
+{
+    return first->count > 0 && plan->time_ns - first->candidate[0].time > first->candidate[0].time / 10;
+}
+
 /* The fastest candidate that fits: of `first`, the candidates under the full limit; or of those of lowest peak. What is
  * slower than what was hoped for may be repaired. */
 static ckpt_code allocate(const ckpt_maker *m, const ckpt_candidates *first, ckpt_plan *plan, bool *fits, ckpt_err *err)
@@ -189,6 +196,10 @@ static ckpt_code allocate(const ckpt_maker *m, const ckpt_candidates *first, ckp
         t.fits = plan->arena_bytes <= m->limit;
     }
     *fits = t.fits;
+    if (t.fits && t.lost >= 0 && is_much_slower(t.plan, first) && m->options->effort < CKPT_EFFORT_MOST &&
+        !ckpt_plan_stopped(m->options)) {
+        CKPT_TRY(try_candidate(m, &first->candidate[0], m->options->effort + 1, &t, err));
+    }
     const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;
     return slower && t.lost >= 0 && m->strategy->budgeted ? repair(m, first, &t, err) : CKPT_OK;
 }

@@ -158,6 +158,7 @@ typedef struct schedule {
     double width;     /* how much of what all stages are above the limit counts, besides the peak */
     double price;     /* ns per byte above the limit */
     bool fixed;       /* the price stays */
+    bool makes_room;  /* moves also take something out first and then drop what has no room */
 } schedule;
 
 static double cost(const improver *m, double price, double width)
@@ -206,6 +207,7 @@ static void anneal(improver *m, const schedule *plan)
     int inside = 0;
     bool enough = is_enough(m);
     w->aim = w->limit;
+    w->makes_room = plan->makes_room;
     for (int64_t i = 1; s->work < end && !m->stopped && !enough; i++) {
         w->log_count = 0;
         s->work += MOVE;
@@ -372,6 +374,7 @@ static void search_near(improver *m, double hot, int64_t work)
     for (int i = 0; i < FAR_TURNS && m->best[0].is_set && is_far(m) && !m->stopped; i++) {
         plan.price = m->price;
         plan.width = widths[i % 4];
+        plan.makes_room = i % 2 == 1;
         plan.hot = (i == 0 ? hot : heats[i % 4]) * t.mean_ns;
         improve_best(m, &plan, share / 8);
     }

@@ -117,6 +117,7 @@ typedef struct ckpt_searcher {
     ckpt_search search;
     ckpt_bytes limit; /* what is above it has a price */
     ckpt_bytes aim;   /* moves look for moments above it */
+    bool makes_room;  /* moves also take something out first and then drop what has no room */
     uint64_t dice;
     ckpt_instant log[CKPT_SEARCH_LOG]; /* runs changed by the move in hand */
     int log_way[CKPT_SEARCH_LOG];      /* the ways that they had; -1: did not run */
@@ -133,6 +134,8 @@ int ckpt_search_roll(ckpt_searcher *w, int sides); /* 0 .. sides - 1 */
 /* A run changed and logged; false: not. */
 bool ckpt_move_set(ckpt_searcher *w, int k, int v, int way);
 bool ckpt_move_toggle(ckpt_searcher *w, int k, int v);
+/* Is anything that run (k, v), which there is, writes used before it is written again, or an output? */
+bool ckpt_move_is_used(const ckpt_searcher *w, int k, int v);
 /* Take back what is in the log but for the first `count`. */
 void ckpt_move_undo(ckpt_searcher *w, int count);
 /* A move of any kind; it may come to nothing. */

@@ -143,12 +143,12 @@ static void drop(ckpt_searcher *w)
     }
 }
 
-/* Is anything that (k, v) writes used before it is written again? */
-static bool is_used(const ckpt_search *s, int k, int v)
+bool ckpt_move_is_used(const ckpt_searcher *w, int k, int v)
 {
-    const ckpt_graph_op *const op = &s->graph->op[v];
-    for (int i = 0; i < op->writes.count; i++) {
-        if (ckpt_search_next_use(s, op->writes.at[i], CKPT_INSTANT(k, v)) >= 0) {
+    const ckpt_search *const s = &w->search;
+    const ckpt_list *const writes = &s->graph->op[ckpt_search_way(s, k, v)].writes;
+    for (int i = 0; i < writes->count; i++) {
+        if (ckpt_search_next_use(s, writes->at[i], CKPT_INSTANT(k, v)) >= 0) {
             return true;
         }
     }
@@ -159,15 +159,16 @@ static bool is_used(const ckpt_search *s, int k, int v)
 static void take_out(ckpt_searcher *w, int k, int v)
 {
     const ckpt_search *const s = &w->search;
-    const ckpt_graph_op *const op = &s->graph->op[v];
-    if (!ckpt_move_toggle(w, k, v)) {
+    const int way = ckpt_search_way(s, k, v);
+    if (way < 0 || !ckpt_move_set(w, k, v, -1)) {
         return;
     }
-    for (int i = 0; i < op->reads.count; i++) {
-        const int writer = s->graph->writer[op->reads.at[i]];
-        const ckpt_instant run = ckpt_search_last_write(s, op->reads.at[i], CKPT_INSTANT(k, v));
+    const ckpt_list *const reads = &s->graph->op[way].reads;
+    for (int i = 0; i < reads->count; i++) {
+        const int writer = s->graph->writer[reads->at[i]];
+        const ckpt_instant run = ckpt_search_last_write(s, reads->at[i], CKPT_INSTANT(k, v));
         const int stage = CKPT_INSTANT_STAGE(run);
-        if (run >= 0 && stage != writer && !is_used(s, stage, writer)) {
+        if (run >= 0 && stage != writer && !ckpt_move_is_used(w, stage, writer)) {
             take_out(w, stage, writer);
         }
     }
@@ -249,6 +250,16 @@ static void exchange(ckpt_searcher *w)
     }
 }
 
+/* The reverse: take something out, and drop what the limit then has no room for. Where memory is scarce, what is kept
+ * changes places only so. */
+static void make_room(ckpt_searcher *w)
+{
+    take_out_any(w);
+    for (int i = 0; i < EXCHANGES && w->log_count > 0 && w->search.most[1] > w->limit; i++) {
+        drop(w);
+    }
+}
+
 /* After a change of ways: drop what a larger workspace has no room for, or take out what a smaller one makes needless. */
 static void follow(ckpt_searcher *w)
 {
@@ -285,7 +296,7 @@ void ckpt_move_any(ckpt_searcher *w)
     } else if (kind < drops + 5) {
         take_out_any(w);
     } else if (kind < drops + 8) {
-        exchange(w);
+        (w->makes_room && once_in(w, 2) ? make_room : exchange)(w);
     } else if (kind < drops + 9) {
         shift(w);
     } else {

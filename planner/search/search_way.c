@@ -3,18 +3,6 @@
 #include "planner/schedule/ways.h"
 #include "planner/search/search_impl.h"
 
-/* Anything of what the first run of v writes is used before it is written again, or is an output. */
-static bool is_needed(const ckpt_search *s, int v, int way)
-{
-    const ckpt_graph_op *const op = &s->graph->op[way];
-    for (int i = 0; i < op->writes.count; i++) {
-        if (ckpt_search_next_use(s, op->writes.at[i], CKPT_INSTANT(v, v)) >= 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Optional ops that wrote what this way read, and have run for nobody else. */
 static void leave_out(ckpt_searcher *w, int way)
 {
@@ -23,8 +11,8 @@ static void leave_out(ckpt_searcher *w, int way)
     for (int i = 0; i < reads->count; i++) {
         const int writer = s->graph->writer[reads->at[i]];
         const int now = ckpt_search_way(s, writer, writer);
-        if (s->graph->op[writer].optional && now >= 0 && s->runs[writer].count == 1 && !is_needed(s, writer, now) &&
-            ckpt_move_set(w, writer, writer, -1)) {
+        if (s->graph->op[writer].optional && now >= 0 && s->runs[writer].count == 1 &&
+            !ckpt_move_is_used(w, writer, writer) && ckpt_move_set(w, writer, writer, -1)) {
             leave_out(w, now);
         }
     }
