@@ -299,12 +299,14 @@ static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound_kernel *b
                                  ckpt_bytes staging, ckpt_err *err)
 {
     const ckpt_node *const node = bound->node;
-    if (args->workspace_bytes < staging + bound->backward_workspace_bytes) {
+    const bool states = args->way != NULL && args->way->workspace_bytes >= 0;
+    const ckpt_bytes needed = states ? args->way->workspace_bytes : bound->backward_workspace_bytes;
+    if (args->workspace_bytes < staging + needed) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "layer %s (%s): backward needs %lld bytes of workspace, %lld of them to stage "
                          "gradients that are added; found %lld",
-                         node->name, node->op->name, (long long)(staging + bound->backward_workspace_bytes),
-                         (long long)staging, (long long)args->workspace_bytes);
+                         node->name, node->op->name, (long long)(staging + needed), (long long)staging,
+                         (long long)args->workspace_bytes);
     }
     void *grad_in[CKPT_IN_MAX] = {0};
     float *grad_param[CKPT_PARAM_MAX] = {0};

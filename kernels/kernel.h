@@ -2,16 +2,17 @@
  * op's node and the addresses of a call; they know nothing of plans, models or other layers.
  *
  * Rules for every kernel:
- *   - forward overwrites out[] and saved[]; backward overwrites grad_in[] and grad_param[], unless the node accumulates
+ *   - forward overwrites out[] and those of saved[] that its way writes, the others are NULL; backward overwrites grad_in[] and grad_param[], unless the node accumulates
  *     (ckpt_node_accumulates) and the *_adds bit is set: then it adds.
  *   - if it adds, it finishes grad_in[k] in increasing k, because two of them may be one buffer.
- *   - backward gets NULL for every input, output and saved tensor that the op did not declare, and for every grad_in
+ *   - backward gets NULL for every input, output and saved tensor that its way did not declare, and for every grad_in
  *     that is not wanted. grad_out[k] is NULL if nothing reads output k: its gradient is zero.
  *   - grad_in[k] may be in[k] itself if the op has `backward_inplace`.
  *   - grad_in[k] may be grad_out[0] itself if the op has `passes_gradient`, and is then left alone.
  *   - a tensor with a pitch (ckpt_tensor) has gaps between its rows. Gaps of values hold anything. Gaps of gradients
  *     hold 0, and so do the spare elements of parameters and their gradients (ckpt_param): kernels keep these zeros.
  *   - kernels allocate nothing. Scratch is `workspace`, at least as large as `workspace` said for this state.
+ *   - all ways that are not inexact give the same bits, of everything they write.
  *   - the same inputs give the same bits, for all addresses and all contents of the workspace. `recomputed` changes no
  *     result: it only prevents a second update of statistics. */
 #ifndef CKPT_KERNELS_KERNEL_H
@@ -19,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "core/base/status.h"
 #include "core/base/units.h"
@@ -27,10 +29,17 @@
 
 enum { CKPT_TUNING_TEXT = 256 };
 
+/* Is it that way? `way` NULL: the own way, which has no name here. */
+static inline bool ckpt_way_is(const ckpt_way *way, const char *name)
+{
+    return way != NULL && strcmp(way->name, name) == 0;
+}
+
 typedef struct ckpt_kernel_args {
     const ckpt_node *node;
-    void *context; /* ckpt_device.context: the ckpt_cuda of a CUDA device; NULL on the CPU */
-    void *state;   /* from `prepare`; NULL when the kernel has none */
+    void *context;       /* ckpt_device.context: the ckpt_cuda of a CUDA device; NULL on the CPU */
+    const ckpt_way *way; /* of the node; NULL: its own */
+    void *state;         /* from `prepare`; NULL when the kernel has none */
     const void *const *in;
     void *const *out;   /* forward: written; backward: read where declared */
     void *const *saved; /* likewise */

@@ -18,6 +18,7 @@ enum {
     CKPT_SAVED_MAX = 4,
     CKPT_PARAM_MAX = 8,
     CKPT_STAT_MAX = 4,
+    CKPT_WAY_MAX = 8, /* other ways of a layer, forward and backward together */
 };
 
 typedef struct ckpt_op ckpt_op;
@@ -57,6 +58,20 @@ typedef struct ckpt_stat {
     double initial;
 } ckpt_stat;
 
+/* Another way to run a layer's forward or backward, besides the one that the node's own fields describe: a variant of
+ * its op in the graph. A forward way gives all outputs. A backward way gives the same gradients and has the same
+ * staging. What a backward way reads beside gradients and parameters is in its masks, and nothing else is given to it. */
+typedef struct ckpt_way {
+    const char *name; /* unique among those of its direction; kernels know ways by it */
+    bool backward;
+    bool inexact;               /* other bits than those of the node's own way */
+    uint64_t in, out;           /* backward: inputs and outputs it reads */
+    uint64_t saved;             /* forward: saved tensors it writes; backward: those it reads */
+    ckpt_flop flop;             /* 0 from infer: as the own way */
+    ckpt_bytes moved_bytes;     /* 0 from infer: one pass over everything it touches */
+    ckpt_bytes workspace_bytes; /* -1 from infer: as the own way, whatever a profile says of that */
+} ckpt_way;
+
 /* One layer with everything inferred. Kernels get this and nothing more.
  *
  * Equations: every tensor's shape is checked; backward_in has no bit >= in_count, backward_out none >= out_count,
@@ -92,6 +107,11 @@ typedef struct ckpt_node {
      * parameters as bfloat16. */
     ckpt_bytes forward_moved_bytes, backward_moved_bytes;
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes; /* allowance without a profile */
+    /* Other ways than what is said above, and the names of that; NULL: no name. */
+    ckpt_way *way;
+    int way_count;
+    const char *forward_way, *backward_way;
+    uint64_t way_saved; /* saved tensors that only other ways write */
     /* An opaque layer states its costs; -1: not stated. */
     ckpt_ns forward_ns, backward_ns;
 } ckpt_node;
@@ -101,6 +121,7 @@ typedef struct ckpt_node_room {
     ckpt_tensor out[CKPT_OUT_MAX], saved[CKPT_SAVED_MAX];
     ckpt_param param[CKPT_PARAM_MAX];
     ckpt_stat stat[CKPT_STAT_MAX];
+    ckpt_way way[CKPT_WAY_MAX];
 } ckpt_node_room;
 
 /* An empty node that infer can fill. */
@@ -182,6 +203,13 @@ int64_t ckpt_node_int_at(const ckpt_node *node, const char *name, int i);
 ckpt_code ckpt_node_add_output(ckpt_node *node, ckpt_dtype dtype, const ckpt_shape *shape, ckpt_err *err);
 ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtype, const ckpt_shape *shape,
                               ckpt_err *err);
+/* A saved tensor that only other ways write; its number is saved_count - 1 afterwards. */
+ckpt_code ckpt_node_add_way_saved(ckpt_node *node, const char *name, ckpt_dtype dtype, const ckpt_shape *shape,
+                                  ckpt_err *err);
+/* Another way, to be filled in: a forward one that saves what the own way saves, a backward one that reads nothing. */
+ckpt_way *ckpt_node_add_way(ckpt_node *node, const char *name, bool backward);
+/* The way of that direction and name; NULL: there is none. */
+const ckpt_way *ckpt_node_find_way(const ckpt_node *node, const char *name, bool backward);
 ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
                               bool decay, ckpt_err *err);
 ckpt_code ckpt_node_add_stat(ckpt_node *node, const char *name, const ckpt_shape *shape, double initial, ckpt_err *err);
@@ -207,7 +235,10 @@ ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
 /* Do this node's kernels add to a gradient by themselves, without staging? */
 bool ckpt_node_accumulates(const ckpt_node *node);
-/* Sum of bytes of in, out, saved, params: what one pass over everything moves. */
+/* Saved tensors that forward writes; `way` NULL: in the own way. */
+uint64_t ckpt_node_saves(const ckpt_node *node, const ckpt_way *way);
+ckpt_bytes ckpt_node_saved_bytes(const ckpt_node *node); /* in the own way */
+/* Sum of bytes of in, out, saved, params: what one pass over everything that the own way touches moves. */
 ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node);
 
 /* The table the build writes from the `const ckpt_op` constants in ops/; NULL ends it. */

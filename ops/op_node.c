@@ -23,6 +23,7 @@ void ckpt_node_open(ckpt_node *node, ckpt_node_room *room)
     node->saved = room->saved;
     node->param = room->param;
     node->stat = room->stat;
+    node->way = room->way;
 }
 
 static void *copy(ckpt_arena *out, const void *list, int count, size_t size)
@@ -37,7 +38,8 @@ ckpt_code ckpt_node_own(ckpt_node *node, ckpt_arena *out, ckpt_err *err)
     node->saved = copy(out, node->saved, node->saved_count, sizeof *node->saved);
     node->param = copy(out, node->param, node->param_count, sizeof *node->param);
     node->stat = copy(out, node->stat, node->stat_count, sizeof *node->stat);
-    return node->out != NULL && node->saved != NULL && node->param != NULL && node->stat != NULL
+    node->way = copy(out, node->way, node->way_count, sizeof *node->way);
+    return node->out != NULL && node->saved != NULL && node->param != NULL && node->stat != NULL && node->way != NULL
                ? CKPT_OK
                : CKPT_FAIL(err, CKPT_NO_MEMORY, "tensors of layer %s", node->name);
 }
@@ -100,6 +102,39 @@ ckpt_code ckpt_node_add_saved(ckpt_node *node, const char *name, ckpt_dtype dtyp
     node->saved[node->saved_count] = (ckpt_tensor){.name = name, .dtype = dtype, .shape = *shape};
     node->saved_count++;
     return CKPT_OK;
+}
+
+ckpt_code ckpt_node_add_way_saved(ckpt_node *node, const char *name, ckpt_dtype dtype, const ckpt_shape *shape,
+                                  ckpt_err *err)
+{
+    CKPT_TRY(ckpt_node_add_saved(node, name, dtype, shape, err));
+    node->way_saved |= UINT64_C(1) << (node->saved_count - 1);
+    return CKPT_OK;
+}
+
+ckpt_way *ckpt_node_add_way(ckpt_node *node, const char *name, bool backward)
+{
+    assert(node->way_count < CKPT_WAY_MAX && ckpt_node_find_way(node, name, backward) == NULL);
+    ckpt_way *const way = &node->way[node->way_count++];
+    *way = (ckpt_way){.name = name, .backward = backward, .workspace_bytes = -1};
+    way->saved = backward ? 0 : ckpt_node_saves(node, NULL);
+    return way;
+}
+
+const ckpt_way *ckpt_node_find_way(const ckpt_node *node, const char *name, bool backward)
+{
+    for (int i = 0; i < node->way_count; i++) {
+        if (node->way[i].backward == backward && strcmp(node->way[i].name, name) == 0) {
+            return &node->way[i];
+        }
+    }
+    return NULL;
+}
+
+uint64_t ckpt_node_saves(const ckpt_node *node, const ckpt_way *way)
+{
+    const uint64_t all = (UINT64_C(1) << node->saved_count) - 1;
+    return way != NULL ? way->saved : all & ~node->way_saved;
 }
 
 ckpt_code ckpt_node_add_param(ckpt_node *node, const char *name, const ckpt_shape *shape, ckpt_init init, double scale,
@@ -186,46 +221,66 @@ bool ckpt_node_accumulates(const ckpt_node *node)
     return node->op->accumulates || (node->op->gpu_accumulates && node->threads == CKPT_ON_GPU);
 }
 
-ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
+/* Of the tensors whose bits are set. */
+static ckpt_bytes tensors_bytes(const ckpt_tensor *tensor, int count, uint64_t mask)
 {
     ckpt_bytes bytes = 0;
-    for (int k = 0; k < node->in_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->in[k]));
+    for (int k = 0; k < count; k++) {
+        bytes = (mask >> k & 1) != 0 ? ckpt_plus(bytes, ckpt_tensor_bytes(&tensor[k])) : bytes;
     }
-    for (int k = 0; k < node->out_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->out[k]));
-    }
-    for (int k = 0; k < node->saved_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->saved[k]));
-    }
+    return bytes;
+}
+
+ckpt_bytes ckpt_node_saved_bytes(const ckpt_node *node)
+{
+    return tensors_bytes(node->saved, node->saved_count, ckpt_node_saves(node, NULL));
+}
+
+/* Forward: everything it is given and gives, once. */
+static ckpt_bytes forward_moved(const ckpt_node *node, uint64_t saved)
+{
+    ckpt_bytes bytes = tensors_bytes(node->in, node->in_count, UINT64_MAX);
+    bytes = ckpt_plus(bytes, tensors_bytes(node->out, node->out_count, UINT64_MAX));
+    bytes = ckpt_plus(bytes, tensors_bytes(node->saved, node->saved_count, saved));
     for (int k = 0; k < node->param_count; k++) {
         bytes = ckpt_plus(bytes, param_read_bytes(node, k));
     }
     return bytes;
 }
 
+ckpt_bytes ckpt_node_touched_bytes(const ckpt_node *node)
+{
+    return forward_moved(node, ckpt_node_saves(node, NULL));
+}
+
 /* Backward: what it declared to read, the gradients that come in and go out, weights read and their gradients
  * written. */
-static ckpt_bytes backward_moved(const ckpt_node *node)
+static ckpt_bytes backward_moved(const ckpt_node *node, uint64_t in, uint64_t out, uint64_t saved)
 {
-    ckpt_bytes bytes = 0;
-    for (int k = 0; k < node->in_count; k++) {
-        const int times = (int)(node->backward_in >> k & 1) + (int)(node->grad_in >> k & 1);
-        bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->in[k])));
-    }
+    ckpt_bytes bytes = tensors_bytes(node->in, node->in_count, in);
+    bytes = ckpt_plus(bytes, tensors_bytes(node->in, node->in_count, node->grad_in));
+    bytes = ckpt_plus(bytes, tensors_bytes(node->out, node->out_count, out));
     for (int k = 0; k < node->out_count; k++) {
-        const int times = (int)(node->backward_out >> k & 1) + (ckpt_dtype_is_float(node->out[k].dtype) ? 1 : 0);
-        bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->out[k])));
+        const bool has_gradient = ckpt_dtype_is_float(node->out[k].dtype);
+        bytes = has_gradient ? ckpt_plus(bytes, ckpt_tensor_bytes(&node->out[k])) : bytes;
     }
-    for (int k = 0; k < node->saved_count; k++) {
-        const int times = (int)(node->backward_saved >> k & 1);
-        bytes = ckpt_plus(bytes, ckpt_times(times, ckpt_tensor_bytes(&node->saved[k])));
-    }
+    bytes = ckpt_plus(bytes, tensors_bytes(node->saved, node->saved_count, saved));
     for (int k = 0; k < node->param_count; k++) {
         const ckpt_bytes gradient = ckpt_tensor_bytes(&node->param[k].tensor);
         bytes = ckpt_plus(bytes, ckpt_plus(param_read_bytes(node, k), gradient));
     }
     return bytes;
+}
+
+static void fill_way(const ckpt_node *node, ckpt_way *way)
+{
+    if (way->flop == 0) {
+        way->flop = way->backward ? node->backward_flop : node->forward_flop;
+    }
+    if (way->moved_bytes == 0) {
+        way->moved_bytes =
+            way->backward ? backward_moved(node, way->in, way->out, way->saved) : forward_moved(node, way->saved);
+    }
 }
 
 void ckpt_node_fill_moved(ckpt_node *node)
@@ -234,7 +289,10 @@ void ckpt_node_fill_moved(ckpt_node *node)
         node->forward_moved_bytes = ckpt_node_touched_bytes(node);
     }
     if (node->backward_moved_bytes == 0) {
-        node->backward_moved_bytes = backward_moved(node);
+        node->backward_moved_bytes = backward_moved(node, node->backward_in, node->backward_out, node->backward_saved);
+    }
+    for (int i = 0; i < node->way_count; i++) {
+        fill_way(node, &node->way[i]);
     }
 }
 
@@ -264,6 +322,17 @@ ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &node->in[0].shape, err));
     node->forward_flop = ckpt_times(forward_flop, ckpt_node_in_count(node, 0));
     node->backward_flop = ckpt_times(backward_flop, ckpt_node_in_count(node, 0));
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err)
+{
+    const int64_t count = ckpt_node_in_count(node, 0);
+    const ckpt_shape words = {1, {count / 32 + (count % 32 != 0)}};
+    CKPT_TRY(ckpt_node_add_way_saved(node, "mask", CKPT_INT32, &words, err));
+    const uint64_t mask = UINT64_C(1) << (node->saved_count - 1);
+    ckpt_node_add_way(node, "mask", false)->saved |= mask;
+    ckpt_node_add_way(node, "mask", true)->saved = mask;
     return CKPT_OK;
 }
 

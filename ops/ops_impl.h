@@ -28,6 +28,10 @@ ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char
  * input, adds the output and states so many operations per element. */
 ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err);
 
+/* The ways "mask" of an elementwise op: forward also saves one bit per element of input 0, in memory order, bit i % 32 of
+ * word i / 32; backward reads that and nothing else. What a bit says is the kernel's. */
+ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err);
+
 /* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..INT32_MAX;
  * three or more are refused. */
 ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err);

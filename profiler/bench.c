@@ -14,6 +14,11 @@ static bool bit(uint64_t mask, int k)
     return (mask >> k & 1u) != 0;
 }
 
+static ckpt_bytes most(ckpt_bytes a, ckpt_bytes b)
+{
+    return a > b ? a : b;
+}
+
 /* Allocate one tensor; the first pass (block NULL) only counts bytes. */
 static void *take(ckpt_bench *bench, ckpt_bytes bytes, ckpt_bytes *used)
 {
@@ -69,8 +74,11 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
     for (int i = 0; i < slots; i++) {
         bench->slot[i] = take(bench, largest, used);
     }
-    const ckpt_bytes workspace =
-        bench->forward_bytes > bench->backward_bytes ? bench->forward_bytes : bench->backward_bytes;
+    ckpt_bytes workspace = most(bench->forward_bytes, bench->backward_bytes);
+    for (int i = 0; i < node->way_count; i++) {
+        const ckpt_bytes staging = ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
+        workspace = most(workspace, staging + ckpt_bench_way_workspace(bench, &node->way[i]));
+    }
     return take(bench, workspace, used);
 }
 
@@ -191,22 +199,32 @@ static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
     return ckpt_device_update(bench->device, network->optimizer, 1, args, count, err);
 }
 
+ckpt_bytes ckpt_bench_way_workspace(const ckpt_bench *bench, const ckpt_way *way)
+{
+    return way->workspace_bytes >= 0 ? way->workspace_bytes
+           : way->backward           ? bench->bound.backward_workspace_bytes
+                                     : bench->bound.forward_workspace_bytes;
+}
+
+/* Of a run in a way that states its workspace, else `own`. */
+static ckpt_bytes workspace_of(const ckpt_bench *bench, ckpt_bytes own)
+{
+    const ckpt_way *const way = bench->args.way;
+    const ckpt_bytes staging = ckpt_staging_bytes(bench->node, bench->args.grad_in_adds, bench->args.grad_param_adds);
+    return way == NULL || way->workspace_bytes < 0 ? own : way->workspace_bytes + (way->backward ? staging : 0);
+}
+
 ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)
 {
     if (direction == CKPT_DIRECTION_FORWARD) {
-        bench->args.workspace_bytes = bench->forward_bytes;
+        bench->args.workspace_bytes = workspace_of(bench, bench->forward_bytes);
         return ckpt_device_forward(bench->device, &bench->bound, &bench->args, err);
     }
     if (direction == CKPT_DIRECTION_BACKWARD) {
-        bench->args.workspace_bytes = bench->backward_bytes;
+        bench->args.workspace_bytes = workspace_of(bench, bench->backward_bytes);
         return ckpt_device_backward(bench->device, &bench->bound, &bench->args, err);
     }
     return run_update(bench, err);
-}
-
-static ckpt_bytes most(ckpt_bytes a, ckpt_bytes b)
-{
-    return a > b ? a : b;
 }
 
 static void use_workspaces(ckpt_bench *bench, const ckpt_node_role *role)

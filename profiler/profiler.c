@@ -87,9 +87,7 @@ static void count_bytes(const ckpt_profiling *profiling, const ckpt_node *node, 
     for (int k = 0; k < node->out_count; k++) {
         row->output_bytes += ckpt_tensor_bytes(&node->out[k]);
     }
-    for (int k = 0; k < node->saved_count; k++) {
-        row->saved_bytes += ckpt_tensor_bytes(&node->saved[k]);
-    }
+    row->saved_bytes = ckpt_node_saved_bytes(node);
     for (int k = 0; k < node->param_count; k++) {
         if (node->param[k].tied < 0) {
             row->parameter_bytes += ckpt_tensor_bytes(&node->param[k].tensor);
@@ -192,6 +190,8 @@ static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
     row->update = from->update;
     row->forward_workspace_bytes = from->forward_workspace_bytes;
     row->backward_workspace_bytes = from->backward_workspace_bytes;
+    row->way = from->way;
+    row->way_count = from->way_count;
 }
 
 static ckpt_code measure_all(ckpt_profiling *profiling, ckpt_profile_row *row, int *row_count, int *first, int *row_of,

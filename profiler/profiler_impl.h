@@ -83,7 +83,9 @@ CKPT_MUST_USE ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling 
 void ckpt_bench_close(ckpt_bench *bench);
 /* Bind the layer to the fastest algorithms that its device's libraries offer, and use the workspaces of those. */
 CKPT_MUST_USE ckpt_code ckpt_bench_tune(ckpt_bench *bench, ckpt_profiling *profiling, ckpt_err *err);
-/* Start one run; the device is not waited for. */
+/* Bytes of workspace that a way uses, staging not included. */
+ckpt_bytes ckpt_bench_way_workspace(const ckpt_bench *bench, const ckpt_way *way);
+/* Start one run, in the way of bench->args; the device is not waited for. */
 CKPT_MUST_USE ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err);
 
 /* Time each direction the layer has: fills the row's timings and kernels. `index` is the row's. */

@@ -230,8 +230,42 @@ static ckpt_code time_direction(ckpt_profiling *profiling, ckpt_bench *bench, in
     if (profiling->recording) {
         CKPT_TRY(join_runs(profiling, bench, direction, first, joined, timing, sample, err));
     }
-    rate(profiling, profiling->role[bench->node->index].op[direction], direction, timing);
+    ckpt_op_role role = *profiling->role[bench->node->index].op[direction];
+    if (bench->args.way != NULL) {
+        role.flop = bench->args.way->flop;
+        role.moved_bytes = bench->args.way->moved_bytes;
+    }
+    rate(profiling, &role, direction, timing);
     return CKPT_OK;
+}
+
+/* The other ways of one direction. All forward ways together leave what any backward way reads. */
+static ckpt_code time_ways(ckpt_profiling *profiling, ckpt_bench *bench, int index, ckpt_direction direction,
+                           ckpt_profile_row *row, ckpt_err *err)
+{
+    const ckpt_node *const node = bench->node;
+    for (int i = 0; i < node->way_count && direction != CKPT_DIRECTION_UPDATE; i++) {
+        if (node->way[i].backward != (direction == CKPT_DIRECTION_BACKWARD)) {
+            continue;
+        }
+        ckpt_profile_way *const way = &row->way[row->way_count++];
+        ckpt_joined joined = {0};
+        bench->args.way = &node->way[i];
+        *way = (ckpt_profile_way){.direction = direction,
+                                  .name = node->way[i].name,
+                                  .workspace_bytes = ckpt_bench_way_workspace(bench, &node->way[i])};
+        CKPT_TRY(time_direction(profiling, bench, index, direction, &joined, &way->timing, err));
+    }
+    bench->args.way = NULL;
+    return CKPT_OK;
+}
+
+static ckpt_code time_both(ckpt_profiling *profiling, ckpt_bench *bench, int index, ckpt_direction direction,
+                           ckpt_joined *joined, ckpt_timing *timing, ckpt_profile_row *row, ckpt_err *err)
+{
+    CKPT_TRY(time_direction(profiling, bench, index, direction, joined, timing, err));
+    return profiling->role[bench->node->index].backward ? time_ways(profiling, bench, index, direction, row, err)
+                                                        : CKPT_OK;
 }
 
 /* The kernels of all directions, in the row's own memory. */
@@ -268,10 +302,14 @@ ckpt_code ckpt_profile_time(ckpt_profiling *profiling, ckpt_bench *bench, int in
     ckpt_timing *const timing[] = {&row->forward, &row->backward, &row->update};
     const ckpt_node_role *const role = &profiling->role[bench->node->index];
     const ckpt_mark mark = ckpt_arena_mark(profiling->scratch);
+    row->way = CKPT_NEW(profiling->out, ckpt_profile_way, bench->node->way_count);
+    if (row->way == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d variants", bench->node->way_count);
+    }
     ckpt_joined joined[CKPT_DIRECTION_COUNT] = {{0}};
     for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
         if (role->op[d] != NULL) {
-            CKPT_TRY(time_direction(profiling, bench, index, (ckpt_direction)d, &joined[d], timing[d], err));
+            CKPT_TRY(time_both(profiling, bench, index, (ckpt_direction)d, &joined[d], timing[d], row, err));
         }
     }
     CKPT_TRY(keep_kernels(profiling, joined, row, err));

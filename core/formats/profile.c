@@ -152,6 +152,27 @@ static ckpt_code read_kernels(const reader *r, const ckpt_item *item, ckpt_profi
     return CKPT_OK;
 }
 
+static ckpt_code read_ways(const reader *r, const ckpt_item *item, ckpt_profile_row *row)
+{
+    ckpt_item array;
+    CKPT_TRY(ckpt_member_array(item, "variants", &array, &row->way_count, r->err));
+    ckpt_profile_way *const way = CKPT_NEW(r->out, ckpt_profile_way, row->way_count);
+    if (way == NULL) {
+        return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for %d variants", r->profile->source,
+                         row->way_count);
+    }
+    for (int k = 0; k < row->way_count; k++) {
+        ckpt_item one;
+        ckpt_item_at(&array, k, &one);
+        CKPT_TRY(read_direction(r, &one, &way[k].direction));
+        CKPT_TRY(ckpt_need_text(&one, "variant", r->out, &way[k].name, r->err));
+        CKPT_TRY(read_timing(r, &one, "time", true, &way[k].timing));
+        CKPT_TRY(ckpt_member_int(&one, "workspace_bytes", 0, INT64_MAX, 0, &way[k].workspace_bytes, r->err));
+    }
+    row->way = way;
+    return CKPT_OK;
+}
+
 static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_row *row)
 {
     CKPT_TRY(ckpt_need_text(item, "layer", r->out, &row->layer, r->err));
@@ -162,6 +183,7 @@ static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_r
     CKPT_TRY(read_timing(r, item, "update", false, &row->update));
     CKPT_TRY(read_fields(r, item, fields, FIELD_COUNT, row));
     CKPT_TRY(ckpt_member_text(item, "algorithms", "", r->out, &row->algorithms, r->err));
+    CKPT_TRY(read_ways(r, item, row));
     return read_kernels(r, item, row);
 }
 
@@ -181,6 +203,9 @@ static void share_rows(const ckpt_names *names, ckpt_profile_row *row, int count
             share_samples(&row[twin].forward, &row[i].forward);
             share_samples(&row[twin].backward, &row[i].backward);
             share_samples(&row[twin].update, &row[i].update);
+            for (int k = 0; k < row[i].way_count && row[i].way_count == row[twin].way_count; k++) {
+                share_samples(&row[twin].way[k].timing, &row[i].way[k].timing);
+            }
             row[i].algorithms = row[i].algorithms[0] == '\0' ? row[twin].algorithms : row[i].algorithms;
         }
     }
@@ -304,6 +329,23 @@ static void write_kernels(const ckpt_profile_row *row, ckpt_json_writer *w)
     ckpt_json_end(w);
 }
 
+static void write_ways(const ckpt_profile_row *row, bool measured, ckpt_json_writer *w)
+{
+    ckpt_json_break(w, 6);
+    ckpt_json_begin_array(w, "variants", CKPT_JSON_LINE);
+    for (int k = 0; k < row->way_count; k++) {
+        const ckpt_profile_way *const way = &row->way[k];
+        ckpt_json_break(w, 8);
+        ckpt_json_begin_object(w, NULL, CKPT_JSON_LINE);
+        ckpt_json_put_text(w, "direction", directions[way->direction]);
+        ckpt_json_put_text(w, "variant", way->name);
+        ckpt_json_put_int(w, "workspace_bytes", way->workspace_bytes);
+        write_timing("time", &way->timing, measured, w);
+        ckpt_json_end(w);
+    }
+    ckpt_json_end(w);
+}
+
 /* The rates while computing stand beside those alone, which must be there. */
 static void write_link(const ckpt_profile *p, ckpt_json_writer *w)
 {
@@ -335,6 +377,9 @@ static void write_row(const ckpt_profile_row *row, ckpt_json_writer *w)
     }
     if (measured) {
         ckpt_json_put_given(w, "algorithms", row->algorithms);
+    }
+    if (row->way_count > 0) {
+        write_ways(row, measured, w);
     }
     if (row->kernel_count > 0) {
         write_kernels(row, w);

@@ -38,6 +38,14 @@ typedef struct ckpt_profile_kernel {
     ckpt_ns median_ns;
 } ckpt_profile_kernel;
 
+/* Another way of a layer than its own (ckpt_way in ops/op.h). */
+typedef struct ckpt_profile_way {
+    ckpt_direction direction; /* forward or backward */
+    const char *name;
+    ckpt_timing timing;
+    ckpt_bytes workspace_bytes;
+} ckpt_profile_way;
+
 typedef struct ckpt_profile_row {
     const char *layer;
     const char *op;
@@ -49,6 +57,8 @@ typedef struct ckpt_profile_row {
     const char *algorithms; /* that were measured, as the device names them (ckpt_device_choice); "": no choice */
     const ckpt_profile_kernel *kernel; /* by direction, then in order of their start */
     int kernel_count;                  /* 0: the device does not tell */
+    ckpt_profile_way *way;             /* other ways that were measured */
+    int way_count;
 } ckpt_profile_row;
 
 typedef struct ckpt_profile {

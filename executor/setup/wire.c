@@ -202,7 +202,8 @@ static ckpt_code wire_copy(const ckpt_wiring *wiring, int s, ckpt_action *action
     return CKPT_OK;
 }
 
-/* Per node the smallest workspace of its runs, less what staging takes; -1: it never runs. */
+/* Per node the smallest workspace of its runs in ways without a workspace of their own, less what staging takes; -1:
+ * it never runs so. */
 static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     const ckpt_program *const program = wiring->program;
@@ -213,6 +214,10 @@ static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckp
     for (int s = 0; s < program->plan->step_count; s++) {
         const ckpt_step *const step = &program->plan->step[s];
         if (step->kind != CKPT_RUN || lowered->op_role[step->target].task != CKPT_TASK_LAYER) {
+            continue;
+        }
+        const ckpt_way *const way = ckpt_wire_way(program, step);
+        if (way != NULL && way->workspace_bytes >= 0) {
             continue;
         }
         ckpt_bytes bytes = 0;

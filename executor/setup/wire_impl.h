@@ -55,6 +55,9 @@ ckpt_code ckpt_wire_touch(const ckpt_wiring *wiring, ckpt_action *action, int bu
 ckpt_code ckpt_wire_gradient(const ckpt_wiring *wiring, int node, int k, int step, int *buffer, float **address,
                              ckpt_err *err);
 
+/* The way of a layer's run; NULL: its own. */
+const ckpt_way *ckpt_wire_way(const ckpt_program *program, const ckpt_step *step);
+
 /* What step `step`, a layer's, is given; and one that is no layer's. */
 ckpt_code ckpt_wire_layer(const ckpt_wiring *wiring, int step, const ckpt_op_role *role, ckpt_action *action,
                           ckpt_err *err);

@@ -94,6 +94,7 @@ static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node,
                                ckpt_kernel_args *args, ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
+    const ckpt_way *const way = args->way;
     const int *const grad_buffer =
         &program->lowered->grad_buffer[(size_t)batch * (size_t)program->lowered->network->value_count];
     const void **const grad_out = CKPT_NEW(wiring->out, const void *, node->out_count);
@@ -101,8 +102,9 @@ static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node,
     if (grad_out == NULL || grad_in == NULL) {
         return ckpt_wire_no_memory(err);
     }
-    CKPT_TRY(wire_tensors(wiring, node, batch, step, node->backward_in, node->backward_out, node->backward_saved, args,
-                          err));
+    CKPT_TRY(way != NULL ? wire_tensors(wiring, node, batch, step, way->in, way->out, way->saved, args, err)
+                         : wire_tensors(wiring, node, batch, step, node->backward_in, node->backward_out,
+                                        node->backward_saved, args, err));
     void *address = NULL;
     for (int k = 0; k < node->in_count; k++) {
         if (bit(node->grad_in, k)) {
@@ -196,6 +198,13 @@ static ckpt_code wire_update(const ckpt_wiring *wiring, const ckpt_node *node, i
     return CKPT_OK;
 }
 
+const ckpt_way *ckpt_wire_way(const ckpt_program *program, const ckpt_step *step)
+{
+    const ckpt_graph *const graph = program->lowered->graph;
+    const int first = graph->op[step->target].first_variant - graph->op_count;
+    return step->way == 0 ? NULL : program->lowered->way[first + step->way - 1];
+}
+
 ckpt_code ckpt_wire_layer(const ckpt_wiring *wiring, int step, const ckpt_op_role *role, ckpt_action *action,
                           ckpt_err *err)
 {
@@ -207,9 +216,11 @@ ckpt_code ckpt_wire_layer(const ckpt_wiring *wiring, int step, const ckpt_op_rol
     if (role->phase == CKPT_UPDATE) {
         return wire_update(wiring, node, role->bucket, step, action, err);
     }
+    action->args.way = ckpt_wire_way(program, &program->plan->step[step]);
     CKPT_TRY(wire_statics(wiring, node, &action->args, err));
     if (role->phase == CKPT_FORWARD) {
-        return wire_tensors(wiring, node, role->batch, step, UINT64_MAX, UINT64_MAX, UINT64_MAX, &action->args, err);
+        return wire_tensors(wiring, node, role->batch, step, UINT64_MAX, UINT64_MAX,
+                            ckpt_node_saves(node, action->args.way), &action->args, err);
     }
     action->args.grad_in_adds = role->grad_in_adds;
     action->args.grad_param_adds = role->grad_param_adds;

@@ -1,9 +1,8 @@
 /* Dropout. The mask comes from a counter, by the element's position in memory. Backward and a recomputation therefore
- * draw the same mask, and nothing is stored. An element is kept iff uniform > p, tested on the integer word. */
+ * draw the same mask, and nothing is stored, unless the way "mask" does. An element is kept iff uniform > p, tested on the integer word. */
 #include <string.h>
 
-#include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
+#include "kernels/cpu/pointwise.h"
 #include "kernels/philox.h"
 
 enum { STREAM = 0, TILE = 1024 };
@@ -24,6 +23,18 @@ static void draw(const ckpt_kernel_args *args, int64_t first, int64_t n, uint32_
     ckpt_vector_philox(args->seed, args->step, (uint32_t)args->node->index, STREAM, (uint64_t)first, n, words);
 }
 
+/* A bit for each of n words that keep their element. */
+static void pack(keep_rule rule, int64_t n, const uint32_t *words, uint32_t *mask)
+{
+    for (int64_t start = 0; start < n; start += 32) {
+        uint32_t bits = 0;
+        for (int64_t i = start; i < n && i < start + 32; i++) {
+            bits |= (uint32_t)(words[i] >= rule.threshold) << (i - start);
+        }
+        mask[start / 32] = bits;
+    }
+}
+
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
@@ -31,6 +42,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     const float *const x = args->in[0];
     float *const y = args->out[0];
     const keep_rule rule = make_rule(args->node);
+    uint32_t *const mask = ckpt_way_is(args->way, "mask") ? args->saved[0] : NULL;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t start = t * TILE, n = count - start < TILE ? count - start : TILE;
@@ -45,6 +57,9 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
             const float kept = x[start + i] * rule.scale;
             y[start + i] = words[i] >= rule.threshold ? kept : 0.0f;
         }
+        if (mask != NULL) {
+            pack(rule, n, words, mask + start / 32);
+        }
     }
     return CKPT_OK;
 }
@@ -52,6 +67,10 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
+    if (ckpt_way_is(args->way, "mask")) {
+        ckpt_masked_gradient(args, args->saved[0], make_rule(args->node).scale);
+        return CKPT_OK;
+    }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape), tiles = (count + TILE - 1) / TILE;
     const float *const dy = args->grad_out[0];
     float *const dx = args->grad_in[0];

@@ -24,6 +24,33 @@
         }                                                                                                              \
     } while (0)
 
+/* The block that follows, for each word `w` of a mask of `count` elements. */
+#define CKPT_EACH_WORD                                                                                                 \
+    _Pragma("omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)") for (     \
+        int64_t w = 0; w < (count + 31) / 32; w++)
+
+/* Elements of word w: 32 but in the last. */
+static inline int64_t ckpt_in_word(int64_t count, int64_t w)
+{
+    return count - 32 * w < 32 ? count - 32 * w : 32;
+}
+
+/* dx = or += factor * dy where the mask has a bit, else 0. */
+static inline void ckpt_masked_gradient(const ckpt_kernel_args *args, const uint32_t *mask, float factor)
+{
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
+    const float *const dy = args->grad_out[0];
+    float *const dx = args->grad_in[0];
+    const bool adds = (args->grad_in_adds & 1) != 0;
+    CKPT_EACH_WORD
+    {
+        for (int64_t i = 32 * w; i < 32 * w + ckpt_in_word(count, w); i++) {
+            const float kept = dy[i] * factor, passed = (mask[w] >> (i - 32 * w) & 1) != 0 ? kept : 0.0f;
+            dx[i] = adds ? dx[i] + passed : passed;
+        }
+    }
+}
+
 /* y = function(x), a block at a time. */
 static inline void ckpt_pointwise_blocks(const ckpt_kernel_args *args, int64_t count,
                                          void (*function)(int64_t n, const float *x, float *y))

@@ -1,4 +1,5 @@
-/* ReLU and ReLU6. Backward reads the output: the gradient passes where it is inside the open interval. */
+/* ReLU and ReLU6. The gradient passes where the output is inside the open interval, which is where the input is; a mask
+ * has those bits. */
 #include <math.h>
 #include <string.h>
 
@@ -16,9 +17,32 @@ static inline float clamp(float x, float top)
     return low > top ? top : low;
 }
 
+static void forward_with_mask(const ckpt_kernel_args *args)
+{
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
+    const float top = top_of(args);
+    const float *const x = args->in[0];
+    float *const y = args->out[0];
+    uint32_t *const mask = args->saved[0];
+    CKPT_EACH_WORD
+    {
+        uint32_t word = 0;
+        for (int64_t i = 32 * w; i < 32 * w + ckpt_in_word(count, w); i++) {
+            const float v = clamp(x[i], top);
+            word |= (uint32_t)(v > 0.0f && v < top) << (i - 32 * w);
+            y[i] = v;
+        }
+        mask[w] = word;
+    }
+}
+
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
+    if (ckpt_way_is(args->way, "mask")) {
+        forward_with_mask(args);
+        return CKPT_OK;
+    }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
     const float top = top_of(args);
     const float *const x = args->in[0];
@@ -36,9 +60,13 @@ static inline float pass(float y, float top, float dy)
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
+    if (ckpt_way_is(args->way, "mask")) {
+        ckpt_masked_gradient(args, args->saved[0], 1.0f);
+        return CKPT_OK;
+    }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
     const float top = top_of(args);
-    const float *const y = args->out[0];
+    const float *const y = ckpt_way_is(args->way, "input") ? args->in[0] : args->out[0];
     const float *const dy = args->grad_out[0];
     float *const dx = args->grad_in[0];
     CKPT_EACH_GRADIENT(dx, pass(y[i], top, dy[i]));

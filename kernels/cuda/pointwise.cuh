@@ -59,6 +59,68 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
     }
 }
 
+/* Masks, one bit an element: a thread makes or reads a byte, of 8 elements. `F`: the value and, by keeps(value), its
+ * bit. */
+template <typename T, typename F>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    pointwise_forward_mask(int64_t bytes, F f, const T *x, T *y, uint8_t *mask)
+{
+    const int V = pack<T>::count;
+    for (int64_t i = first_item(); i < bytes; i += item_step()) {
+        unsigned int bits = 0;
+        for (int j = 0; j < 8; j += V) {
+            const pack<T> v = pointwise_value(f, load16(x + 8 * i + j));
+            for (int n = 0; n < V; n++) {
+                bits |= (f.keeps(to_float(v.at[n])) ? 1u : 0u) << (j + n);
+            }
+            store16(y + 8 * i + j, v);
+        }
+        mask[i] = (uint8_t)bits;
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(POINTWISE_THREADS)
+    pointwise_backward_mask(int64_t bytes, float factor, bool adds, const uint8_t *mask, const T *dy, T *dx)
+{
+    const int V = pack<T>::count;
+    for (int64_t i = first_item(); i < bytes; i += item_step()) {
+        const unsigned int bits = mask[i];
+        for (int j = 0; j < 8; j += V) {
+            const pack<T> g = load16(dy + 8 * i + j);
+            pack<T> d = adds ? load16(dx + 8 * i + j) : pack<T>();
+            for (int n = 0; n < V; n++) {
+                const float kept = to_float(g.at[n]) * factor, passed = (bits >> (j + n) & 1) != 0 ? kept : 0.0f;
+                d.at[n] = from_float<T>(adds ? to_float(d.at[n]) + passed : passed);
+            }
+            store16(dx + 8 * i + j, d);
+        }
+    }
+}
+
+/* Whole words of the mask: the last may be of fewer elements, and buffers are padded beyond that. */
+static int64_t mask_bytes(const ckpt_kernel_args *args)
+{
+    return (ckpt_shape_count(&args->node->in[0].shape) + 7) / 8;
+}
+
+template <typename T, typename F> static void start_pointwise_forward_mask(const ckpt_kernel_args *args, F f)
+{
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const int64_t bytes = mask_bytes(args);
+    CKPT_LAUNCH(cuda, (pointwise_forward_mask<T, F>), grid_for(cuda, bytes, POINTWISE_THREADS), POINTWISE_THREADS, 0,
+                bytes, f, (const T *)args->in[0], (T *)args->out[0], (uint8_t *)args->saved[0]);
+}
+
+template <typename T> static void start_pointwise_backward_mask(const ckpt_kernel_args *args, float factor)
+{
+    const ckpt_cuda *const cuda = cuda_of(args);
+    const int64_t bytes = mask_bytes(args);
+    CKPT_LAUNCH(cuda, pointwise_backward_mask<T>, grid_for(cuda, bytes, POINTWISE_THREADS), POINTWISE_THREADS, 0, bytes,
+                factor, (args->grad_in_adds & 1) != 0, (const uint8_t *)args->saved[0], (const T *)args->grad_out[0],
+                (T *)args->grad_in[0]);
+}
+
 template <typename T, typename F> static void start_pointwise_forward(const ckpt_kernel_args *args, F f)
 {
     const ckpt_cuda *const cuda = cuda_of(args);

@@ -1,5 +1,5 @@
-/* ReLU and ReLU6. Backward reads the output: the gradient passes where it is inside the open interval.
- * Forward moves 2 tensors, backward 3 (4 when it adds), for 2 comparisons an element: bound by memory. */
+/* ReLU and ReLU6. The gradient passes where the output is inside the open interval, which is where the input is; a mask
+ * has those bits. Forward moves 2 tensors, backward 3 (4 when it adds), for 2 comparisons an element: bound by memory. */
 #include "kernels/cuda/pointwise.cuh"
 
 namespace
@@ -11,6 +11,10 @@ struct relu_value {
     {
         const float low = x < 0.0f ? 0.0f : x;
         return low > top ? top : low;
+    }
+    __device__ bool keeps(float y) const
+    {
+        return y > 0.0f && y < top;
     }
 };
 
@@ -30,12 +34,22 @@ static float top_of(const ckpt_node *node)
 
 template <typename T> static void start_forward(const ckpt_kernel_args *args)
 {
-    start_pointwise_forward<T>(args, relu_value{top_of(args->node)});
+    const relu_value value = {top_of(args->node)};
+    if (ckpt_way_is(args->way, "mask")) {
+        start_pointwise_forward_mask<T>(args, value);
+    } else {
+        start_pointwise_forward<T>(args, value);
+    }
 }
 
 template <typename T> static void start_backward(const ckpt_kernel_args *args)
 {
-    start_pointwise_backward<T>(args, relu_slope{top_of(args->node)}, args->out[0]);
+    if (ckpt_way_is(args->way, "mask")) {
+        start_pointwise_backward_mask<T>(args, 1.0f);
+    } else {
+        start_pointwise_backward<T>(args, relu_slope{top_of(args->node)},
+                                    ckpt_way_is(args->way, "input") ? args->in[0] : args->out[0]);
+    }
 }
 
 extern "C" const ckpt_kernel ckpt_cuda_relu = {

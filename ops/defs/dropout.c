@@ -1,4 +1,5 @@
-/* Dropout. Nothing is kept for backward: the mask is drawn a second time from its counter. */
+/* Dropout. Nothing is kept for backward: the mask is drawn a second time from its counter. Or it is kept as one bit an
+ * element. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {
@@ -12,7 +13,11 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     double p = 0;
     CKPT_TRY(ckpt_node_float_between(node, "p", 0, 1, &p, err));
     /* Ten rounds of Philox for four elements, forward and backward. */
-    return ckpt_node_elementwise(node, 20, 20, err);
+    CKPT_TRY(ckpt_node_elementwise(node, 20, 20, err));
+    node->backward_way = "redrawn";
+    CKPT_TRY(ckpt_node_add_mask(node, err));
+    node->way[node->way_count - 1].flop = ckpt_times(2, ckpt_node_in_count(node, 0)); /* no word is drawn */
+    return CKPT_OK;
 }
 
 const ckpt_op ckpt_op_dropout = {

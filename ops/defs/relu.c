@@ -1,4 +1,5 @@
-/* ReLU and ReLU6. Backward looks at the output, not the input, so that an in-place run loses nothing. */
+/* ReLU and ReLU6. Backward looks at the output, so that an in-place run loses nothing; or at the input, where that is
+ * kept anyway; or at a mask of one bit an element. */
 #include "ops/ops_impl.h"
 
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
@@ -6,7 +7,9 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     (void)arena;
     CKPT_TRY(ckpt_node_elementwise(node, 1, 1, err));
     node->backward_out = 1u << 0;
-    return CKPT_OK;
+    node->backward_way = "output";
+    ckpt_node_add_way(node, "input", true)->in = 1u << 0;
+    return ckpt_node_add_mask(node, err);
 }
 
 const ckpt_op ckpt_op_relu = {

@@ -40,13 +40,14 @@ static ckpt_code count_capacities(ckpt_lowering *l, ckpt_err *err)
     enum { MESSAGE_OPS = 3, MESSAGES = 2, ROUTE_BUFFERS = 4, BUCKET_OPS = 4 };
     const ckpt_network *const network = l->network;
     const int64_t batches = network->scheme.micro_batches;
-    int64_t nodes = 0, buffers = 0, params = 0;
+    int64_t nodes = 0, buffers = 0, params = 0, ways = 0;
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
         if (ckpt_lower_here(l, n)) {
             nodes++;
             buffers += 2 * node->out_count + node->saved_count;
             params += node->param_count;
+            ways += ckpt_lower_has_ways(l, node) ? node->way_count : 0;
         }
     }
     const int64_t messages = (int64_t)l->route_count * MESSAGES * MESSAGE_OPS;
@@ -54,11 +55,13 @@ static ckpt_code count_capacities(ckpt_lowering *l, ckpt_err *err)
                         l->network->tied_group_count + 1;
     buffers = batches * (buffers + ROUTE_BUFFERS * (int64_t)l->route_count) + params + l->bucket_count;
     const int64_t tables = batches * (network->value_count + (int64_t)network->node_count * CKPT_SAVED_MAX);
-    if (ops > INT32_MAX || buffers > INT32_MAX || tables > INT32_MAX) {
+    ways *= batches;
+    if (ops + ways > INT32_MAX || buffers > INT32_MAX || tables > INT32_MAX) {
         return CKPT_FAIL(err, CKPT_OVERFLOW, "%s: %lld operations and %lld buffers in %lld micro-batches",
                          network->model->source, (long long)ops, (long long)buffers, (long long)batches);
     }
     l->op_capacity = (int)ops;
+    l->variant_capacity = (int)ways;
     l->buffer_capacity = (int)buffers;
     return CKPT_OK;
 }
@@ -79,7 +82,9 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     const size_t batches = (size_t)network->scheme.micro_batches;
     CKPT_TRY(count_capacities(l, err));
     l->row = CKPT_NEW(l->out, const ckpt_profile_row *, nodes);
-    l->op = CKPT_NEW(l->out, ckpt_graph_op, l->op_capacity);
+    l->op = CKPT_NEW(l->out, ckpt_graph_op, (size_t)l->op_capacity + (size_t)l->variant_capacity);
+    l->variant = CKPT_NEW(l->out, ckpt_graph_op, l->variant_capacity);
+    l->way = CKPT_NEW(l->out, const ckpt_way *, l->variant_capacity);
     l->op_role = CKPT_NEW(l->out, ckpt_op_role, l->op_capacity);
     l->buffer = CKPT_NEW(l->out, ckpt_buffer, l->buffer_capacity);
     l->buffer_role = CKPT_NEW(l->out, ckpt_buffer_role, l->buffer_capacity);
@@ -91,7 +96,7 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     l->param_written = CKPT_NEW(l->out, bool, CKPT_PARAM_MAX *nodes);
     if (l->row == NULL || l->op == NULL || l->op_role == NULL || l->buffer == NULL || l->buffer_role == NULL ||
         l->value_buffer == NULL || l->grad_buffer == NULL || l->saved_buffer == NULL || l->param_grad_buffer == NULL ||
-        l->pass_end == NULL || l->param_written == NULL) {
+        l->pass_end == NULL || l->param_written == NULL || l->variant == NULL || l->way == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of %d layers", network->node_count);
     }
     return CKPT_OK;
@@ -277,8 +282,7 @@ static ckpt_code make_graph(ckpt_lowering *l, ckpt_graph *graph, ckpt_err *err)
     graph->name = network->model->name;
     graph->buffer = l->buffer;
     graph->buffer_count = l->buffer_count;
-    graph->op = l->op;
-    graph->op_count = l->op_count;
+    CKPT_TRY(ckpt_lower_join_ways(l, graph, err));
     CKPT_TRY(lower_statics(l, graph, err));
     choose_link(l, graph);
     CKPT_TRY(list_outputs(l, graph, err));
@@ -318,6 +322,7 @@ ckpt_code ckpt_network_lower(const ckpt_network *network, const ckpt_profile *pr
         .grad_buffer = l.grad_buffer,
         .saved_buffer = l.saved_buffer,
         .param_grad_buffer = l.param_grad_buffer,
+        .way = l.way,
         .bucket = l.bucket,
         .bucket_count = l.bucket_count,
     };

@@ -69,6 +69,12 @@ int *ckpt_lower_grad(const ckpt_lowering *l, int value)
     return &l->grad_buffer[in_batch(l, value)];
 }
 
+int *ckpt_lower_saved(const ckpt_lowering *l, const ckpt_node *node, int k)
+{
+    const size_t at = (size_t)l->batch * (size_t)l->network->node_count + (size_t)node->index;
+    return &l->saved_buffer[at * CKPT_SAVED_MAX + (size_t)k];
+}
+
 ckpt_code ckpt_lower_buffer(ckpt_lowering *l, const char *name, const char *suffix, ckpt_bytes bytes, ckpt_kind kind,
                             ckpt_buffer_role role, int *index, ckpt_err *err)
 {

@@ -3,6 +3,7 @@
  *     lower.c          the order of a step (1F1B), and the graph at the end
  *     lower_graph.c    ops, buffers and lists of that graph
  *     lower_layer.c    forward, backward and update of one layer
+ *     lower_way.c      other ways of a layer
  *     lower_pass.c     gradients that one buffer stands for
  *     lower_stage.c    values and gradients that travel between stages
  *     lower_bucket.c   reductions over ranks, the norm of all gradients, the order of updates
@@ -59,6 +60,9 @@ typedef struct ckpt_lowering {
     ckpt_graph_op *op;
     ckpt_op_role *op_role;
     int op_count, op_capacity;
+    ckpt_graph_op *variant; /* of the ops so far */
+    const ckpt_way **way;   /* of each */
+    int variant_count, variant_capacity;
     ckpt_buffer *buffer;
     ckpt_buffer_role *buffer_role;
     int buffer_count, buffer_capacity;
@@ -106,10 +110,23 @@ const char *ckpt_lower_value_name(const ckpt_lowering *l, int value);
 /* The buffer of a value's storage, or of its gradient, in the micro-batch that is lowered. */
 int *ckpt_lower_value(const ckpt_lowering *l, int value);
 int *ckpt_lower_grad(const ckpt_lowering *l, int value);
+/* Of saved tensor k of a node. */
+int *ckpt_lower_saved(const ckpt_lowering *l, const ckpt_node *node, int k);
 
 /* Layers. */
 ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
 ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
+/* What a backward reads: the gradients that come in, and what the masks say. */
+void ckpt_lower_needs(const ckpt_lowering *l, const ckpt_node *node, uint64_t ins, uint64_t outs, uint64_t saveds,
+                      ckpt_collected *reads);
+/* Whether other ways of the node are lowered: where it has a backward, which reads what they save. */
+bool ckpt_lower_has_ways(const ckpt_lowering *l, const ckpt_node *node);
+/* The node's ways of that direction, as variants of its op, the last of l->op, which is complete but for in-place
+ * pairs. `row`: what was measured; NULL: nothing. */
+ckpt_code ckpt_lower_ways(ckpt_lowering *l, const ckpt_node *node, const ckpt_profile_row *row, ckpt_graph_op *op,
+                          const ckpt_op_role *role, ckpt_err *err);
+/* At the end: the in-place pairs of variants, and the graph's ops with their variants behind them. */
+ckpt_code ckpt_lower_join_ways(ckpt_lowering *l, ckpt_graph *graph, ckpt_err *err);
 /* Inputs of a backward whose gradients are the buffer of its output's: nothing is to be done for them. */
 uint64_t ckpt_lower_pass(ckpt_lowering *l, const ckpt_node *node);
 /* Nothing where no gradient reaches parameters of its own. */
@@ -130,7 +147,12 @@ ckpt_code ckpt_lower_buckets(ckpt_lowering *l, ckpt_err *err);
 ckpt_code ckpt_lower_completed(ckpt_lowering *l, const ckpt_node *node, ckpt_err *err);
 ckpt_code ckpt_lower_updates(ckpt_lowering *l, ckpt_err *err);
 
+/* *total: staging, and behind it `bytes` rounded up to CKPT_ALIGN. */
+ckpt_code ckpt_lower_workspace(ckpt_bytes staging, ckpt_bytes bytes, ckpt_bytes *total, ckpt_err *err);
+
 /* Times. */
+ckpt_ns ckpt_lower_roofline(const ckpt_lowering *l, const ckpt_node *node, ckpt_direction direction,
+                            const ckpt_op_role *role);
 ckpt_code ckpt_lower_match_profile(ckpt_lowering *l, ckpt_err *err);
 ckpt_ns ckpt_lower_time(const ckpt_lowering *l, const ckpt_node *node, ckpt_direction direction,
                         const ckpt_timing *measured, ckpt_ns stated, const ckpt_op_role *role);

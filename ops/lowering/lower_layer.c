@@ -8,8 +8,7 @@
 #include "ops/lowering/network_impl.h"
 #include "ops/ops_impl.h"
 
-/* *total: staging, and behind it `bytes` rounded up to CKPT_ALIGN. */
-static ckpt_code workspace_bytes(ckpt_bytes staging, ckpt_bytes bytes, ckpt_bytes *total, ckpt_err *err)
+ckpt_code ckpt_lower_workspace(ckpt_bytes staging, ckpt_bytes bytes, ckpt_bytes *total, ckpt_err *err)
 {
     const ckpt_bytes most = INT64_MAX / 2;
     if (bytes > most || !ckpt_sum(staging, ckpt_round_up(bytes, CKPT_ALIGN), total)) {
@@ -65,7 +64,7 @@ static bool is_static(const ckpt_lowering *l, int value)
     return l->network->value[l->network->value[value].storage].node < 0;
 }
 
-/* Buffers of what a layer gives; an alias has none of its own. */
+/* Buffers of what a layer gives in any way, `writes` in its own; an alias has none. */
 static ckpt_code add_results(ckpt_lowering *l, const ckpt_node *node, ckpt_collected *writes, ckpt_err *err)
 {
     for (int k = 0; k < node->out_count; k++) {
@@ -79,18 +78,22 @@ static ckpt_code add_results(ckpt_lowering *l, const ckpt_node *node, ckpt_colle
             ckpt_lower_collect(writes, *ckpt_lower_value(l, value));
         }
     }
+    const uint64_t own = ckpt_node_saves(node, NULL);
     for (int k = 0; k < node->saved_count; k++) {
+        if ((own >> k & 1) == 0 && !ckpt_lower_has_ways(l, node)) {
+            continue;
+        }
         ckpt_buffer_role role = ckpt_lower_holds_nothing;
         role.holds = CKPT_HOLDS_SAVED;
         role.node = node->index;
         role.saved = k;
         role.batch = l->batch;
-        int *const index = &l->saved_buffer[((size_t)l->batch * (size_t)l->network->node_count + (size_t)node->index) *
-                                                CKPT_SAVED_MAX +
-                                            (size_t)k];
+        int *const index = ckpt_lower_saved(l, node, k);
         CKPT_TRY(ckpt_lower_buffer(l, l->label, node->saved[k].name, ckpt_tensor_bytes(&node->saved[k]), CKPT_SAVED,
                                    role, index, err));
-        ckpt_lower_collect(writes, *index);
+        if ((own >> k & 1) != 0) {
+            ckpt_lower_collect(writes, *index);
+        }
     }
     return CKPT_OK;
 }
@@ -176,7 +179,8 @@ ckpt_code ckpt_lower_forward(ckpt_lowering *l, const ckpt_node *node, ckpt_err *
     op->offload = node->layer->offload;
     op->stage = (l->network->scheme.stages > 1 ? l->network->scheme.stage : node->layer->stage) + 1;
     const ckpt_bytes wanted = row != NULL ? row->forward_workspace_bytes : node->forward_workspace_bytes;
-    return workspace_bytes(0, wanted, &op->workspace_bytes, err);
+    CKPT_TRY(ckpt_lower_workspace(0, wanted, &op->workspace_bytes, err));
+    return ckpt_lower_ways(l, node, row, op, role, err);
 }
 
 /* Gradients of inputs: the first backward that reaches one writes it, the others add. One that another stage sends is
@@ -242,8 +246,8 @@ static ckpt_code give_to_params(ckpt_lowering *l, const ckpt_node *node, ckpt_op
     return CKPT_OK;
 }
 
-/* What backward reads: the gradients that come in, and what the op declared. */
-static void collect_needs(const ckpt_lowering *l, const ckpt_node *node, ckpt_collected *reads)
+void ckpt_lower_needs(const ckpt_lowering *l, const ckpt_node *node, uint64_t ins, uint64_t outs, uint64_t saveds,
+                      ckpt_collected *reads)
 {
     for (int k = 0; k < node->out_count; k++) {
         const int grad = *ckpt_lower_grad(l, node->out_value[k]);
@@ -252,20 +256,18 @@ static void collect_needs(const ckpt_lowering *l, const ckpt_node *node, ckpt_co
         }
     }
     for (int k = 0; k < node->in_count; k++) {
-        if ((node->backward_in >> k & 1) != 0 && !is_static(l, node->in_value[k])) {
+        if ((ins >> k & 1) != 0 && !is_static(l, node->in_value[k])) {
             ckpt_lower_collect(reads, *ckpt_lower_value(l, node->in_value[k]));
         }
     }
     for (int k = 0; k < node->out_count; k++) {
-        if ((node->backward_out >> k & 1) != 0) {
+        if ((outs >> k & 1) != 0) {
             ckpt_lower_collect(reads, *ckpt_lower_value(l, node->out_value[k]));
         }
     }
-    const int *const saved =
-        &l->saved_buffer[((size_t)l->batch * (size_t)l->network->node_count + (size_t)node->index) * CKPT_SAVED_MAX];
     for (int k = 0; k < node->saved_count; k++) {
-        if ((node->backward_saved >> k & 1) != 0) {
-            ckpt_lower_collect(reads, saved[k]);
+        if ((saveds >> k & 1) != 0) {
+            ckpt_lower_collect(reads, *ckpt_lower_saved(l, node, k));
         }
     }
 }
@@ -306,7 +308,7 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     ckpt_graph_op *op = NULL;
     ckpt_op_role *role = NULL;
     CKPT_TRY(layer_op(l, node, CKPT_BACKWARD, &op, &role, err));
-    collect_needs(l, node, &reads);
+    ckpt_lower_needs(l, node, node->backward_in, node->backward_out, node->backward_saved, &reads);
     CKPT_TRY(give_to_inputs(l, node, left, role, &writes, &adds, err));
     const int given = writes.count;
     CKPT_TRY(give_to_params(l, node, role, &writes, &adds, err));
@@ -320,7 +322,8 @@ ckpt_code ckpt_lower_backward(ckpt_lowering *l, const ckpt_node *node, ckpt_err 
     op->time_ns =
         ckpt_lower_time(l, node, CKPT_DIRECTION_BACKWARD, row != NULL ? &row->backward : NULL, node->backward_ns, role);
     const ckpt_bytes wanted = row != NULL ? row->backward_workspace_bytes : node->backward_workspace_bytes;
-    return workspace_bytes(staging, wanted, &op->workspace_bytes, err);
+    CKPT_TRY(ckpt_lower_workspace(staging, wanted, &op->workspace_bytes, err));
+    return ckpt_lower_ways(l, node, row, op, role, err);
 }
 
 /* Buffers of gradients that the update of a node's own parameters reads; *bytes: of the parameters that a gradient

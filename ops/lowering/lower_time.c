@@ -13,15 +13,6 @@ static ckpt_bytes output_bytes(const ckpt_node *node)
     return bytes;
 }
 
-static ckpt_bytes saved_bytes(const ckpt_node *node)
-{
-    ckpt_bytes bytes = 0;
-    for (int k = 0; k < node->saved_count; k++) {
-        bytes = ckpt_plus(bytes, ckpt_tensor_bytes(&node->saved[k]));
-    }
-    return bytes;
-}
-
 /* What the layer `did` when it was profiled, and `does` now; 0: the profile does not say. */
 static ckpt_code match_bytes(const ckpt_lowering *l, const ckpt_node *node, const char *did, const char *does,
                              ckpt_bytes there, ckpt_bytes here, ckpt_err *err)
@@ -55,11 +46,18 @@ ckpt_code ckpt_lower_match_profile(ckpt_lowering *l, ckpt_err *err)
         }
         if (row != NULL) {
             CKPT_TRY(match_bytes(l, node, "gave", "gives", row->output_bytes, output_bytes(node), err));
-            CKPT_TRY(match_bytes(l, node, "saved", "saves", row->saved_bytes, saved_bytes(node), err));
+            CKPT_TRY(match_bytes(l, node, "saved", "saves", row->saved_bytes, ckpt_node_saved_bytes(node), err));
         }
         l->row[n] = row;
     }
     return CKPT_OK;
+}
+
+ckpt_ns ckpt_lower_roofline(const ckpt_lowering *l, const ckpt_node *node, ckpt_direction direction,
+                            const ckpt_op_role *role)
+{
+    return ckpt_roofline_ns(l->device, node->op->name, direction, l->network->model->dtype, role->flop,
+                            role->moved_bytes);
 }
 
 ckpt_ns ckpt_lower_time(const ckpt_lowering *l, const ckpt_node *node, ckpt_direction direction,
@@ -69,9 +67,7 @@ ckpt_ns ckpt_lower_time(const ckpt_lowering *l, const ckpt_node *node, ckpt_dire
     if (measured != NULL && (measured->repeats > 0 || measured->median_ns > 0)) {
         return measured->median_ns;
     }
-    return stated >= 0 ? stated
-                       : ckpt_roofline_ns(l->device, node->op->name, direction, l->network->model->dtype, role->flop,
-                                          role->moved_bytes);
+    return stated >= 0 ? stated : ckpt_lower_roofline(l, node, direction, role);
 }
 
 ckpt_ns ckpt_lower_network_ns(const ckpt_lowering *l, ckpt_bytes bytes)

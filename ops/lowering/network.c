@@ -186,7 +186,13 @@ static void assert_promises(const ckpt_node *node)
     assert(node->out_count > 0);
     assert(node->in_count == CKPT_IN_MAX || node->backward_in >> node->in_count == 0);
     assert(node->backward_out >> node->out_count == 0);
-    assert(node->backward_saved >> node->saved_count == 0);
+    assert((node->backward_saved >> node->saved_count | (node->backward_saved & node->way_saved)) == 0);
+    for (int i = 0; i < node->way_count; i++) {
+        const ckpt_way *const way = &node->way[i];
+        assert(way->saved >> node->saved_count == 0 && way->out >> node->out_count == 0);
+        assert(node->in_count == CKPT_IN_MAX || way->in >> node->in_count == 0);
+        (void)way;
+    }
     assert(!node->alias || (node->in_count == 1 && node->out_count == 1 && node->saved_count == 0 &&
                             node->param_count == 0 && node->stat_count == 0));
     (void)node;

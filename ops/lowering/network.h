@@ -156,6 +156,7 @@ typedef struct ckpt_lowered {
     const int *grad_buffer;       /* buffer of its storage's gradient; -1: none */
     const int *saved_buffer;      /* -1: none */
     const int *param_grad_buffer; /* [node * CKPT_PARAM_MAX + k] of owners; -1: in the static block */
+    const ckpt_way *const *way;   /* per variant of the graph: the way of its op's node */
     const ckpt_bucket *bucket;    /* with several replicas */
     int bucket_count;
 } ckpt_lowered;
@@ -168,7 +169,8 @@ typedef struct ckpt_lowered {
  * "<layer>/<saved>" for saved tensors, "<layer>/grad" or "<layer>:k/grad". Statics: "weights", "gradients",
  * "optimizer", "statistics", "inputs" (each parameter, statistic and input rounded up to CKPT_ALIGN), and in a bfloat16
  * model "weights16". Every buffer and workspace is rounded up to CKPT_ALIGN. The loss is in `outputs`; it has no
- * gradient. An op has one in-place pair at most: a forward op's is the first input that nothing reads afterwards, or
+ * gradient. Other ways of a layer (ckpt_way) are variants of its forward and backward op, with the same in-place pair,
+ * where the layer has a backward op. An op has one in-place pair at most: a forward op's is the first input that nothing reads afterwards, or
  * else the first input; a backward op's is a gradient and the input it belongs to (ckpt_op.backward_inplace).
  *
  * The backward op of a value's last reader writes the value's gradient, the others add to it. On a GPU the gradient of

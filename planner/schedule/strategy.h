@@ -28,7 +28,7 @@ typedef struct ckpt_candidate {
     const char *by; /* the strategy that found it, where that is another than the one that was asked; else NULL */
 } ckpt_candidate;
 
-enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4, CKPT_LOW_MAX = 8 };
+enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4, CKPT_LOW_MAX = 16 };
 
 /* What a strategy knows to do. */
 typedef struct ckpt_candidates {

@@ -20,7 +20,8 @@ enum {
     MIN_PEAK_WORK = 200000,
     FAR_PARTS = 3, /* of what is paid for annealing from the best, for one turn */
     FAR_TURNS = 12,
-    LOW_PARTS = 1000, /* a schedule of low peak is kept when it is lower by this part of it */
+    LOW_MAX = CKPT_LOW_MAX / 2, /* the other half is for what was found without variants */
+    LOW_PARTS = 1000,           /* a schedule of low peak is kept when it is lower by this part of it */
 };
 
 /* Temperatures in units of the mean time of an op that may be recomputed. */
@@ -52,15 +53,15 @@ typedef struct improver {
     const ckpt_plan_options *options;
     ckpt_arena scratch;
     ckpt_bytes limit;
-    memo best[LEVELS];      /* fastest within the limit, and within limits that are lower and lower */
-    memo min_peak;          /* of minimum peak */
-    memo low[CKPT_LOW_MAX]; /* the last on the way there, a ring */
-    int low_count;          /* so many have been written into it */
-    ckpt_bytes low_peak;    /* of the last */
-    ckpt_ns enough;         /* no schedule is faster */
-    bool for_min_peak;      /* only the peak counts */
-    bool thorough;          /* remember every improvement, however small */
-    double price;           /* ns per byte above the limit, at the end of the last annealing where it changed */
+    memo best[LEVELS];   /* fastest within the limit, and within limits that are lower and lower */
+    memo min_peak;       /* of minimum peak */
+    memo low[LOW_MAX];   /* the last on the way there, a ring */
+    int low_count;       /* so many have been written into it */
+    ckpt_bytes low_peak; /* of the last */
+    ckpt_ns enough;      /* no schedule is faster */
+    bool for_min_peak;   /* only the peak counts */
+    bool thorough;       /* remember every improvement, however small */
+    double price;        /* ns per byte above the limit, at the end of the last annealing where it changed */
     bool stopped;
 } improver;
 
@@ -109,7 +110,7 @@ static void note_low(improver *m)
     const ckpt_bytes peak = m->w.search.most[1];
     if (m->low_count == 0 || peak < m->low_peak - m->low_peak / LOW_PARTS) {
         m->low_peak = peak;
-        (void)remember(m, &m->low[m->low_count++ % CKPT_LOW_MAX]);
+        (void)remember(m, &m->low[m->low_count++ % LOW_MAX]);
     }
 }
 
@@ -453,9 +454,9 @@ static ckpt_code offer_low(improver *m, ckpt_arena *out, ckpt_candidates *candid
     const ckpt_bytes limit = m->limit;
     m->limit = CKPT_BYTES_MAX;
     candidates->low_count = 0;
-    for (int i = 0; i < CKPT_LOW_MAX && i < m->low_count; i++) {
+    for (int i = 0; i < LOW_MAX && i < m->low_count; i++) {
         ckpt_candidates low = {.count = 0};
-        CKPT_TRY(offer(m, &m->low[(m->low_count - 1 - i) % CKPT_LOW_MAX], false, out, &low, err));
+        CKPT_TRY(offer(m, &m->low[(m->low_count - 1 - i) % LOW_MAX], false, out, &low, err));
         if (low.count > 0) {
             candidates->low[candidates->low_count++] = low.candidate[0];
         }

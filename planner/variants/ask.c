@@ -6,10 +6,10 @@
 #include "planner/schedule/schedule.h"
 #include "planner/variants/variants.h"
 
-enum { PRICES = 4, OF_INCUMBENTS = 2 };
+enum { PRICES = 2, OF_INCUMBENTS = 2 };
 
 /* In times of the step that all of the peak costs when it is kept through the whole step. */
-static const double PRICE[PRICES] = {0, 0.1, 0.5, 2.5};
+static const double PRICE[PRICES] = {0.1, 1};
 
 typedef struct asker {
     const ckpt_strategy *strategy;
@@ -22,8 +22,26 @@ typedef struct asker {
     int way_count;
 } asker;
 
-/* The ways of a sequence's first runs. */
-static void ways_of(const ckpt_graph *graph, const ckpt_sequence *sequence, int *way)
+static bool writes(const ckpt_graph *graph, int run, int b)
+{
+    return run >= 0 && ckpt_list_has(&graph->op[run].writes, b);
+}
+
+/* A run of the sequence that writes b; -1: there is none. */
+static int find_writer(const ckpt_graph *graph, const ckpt_sequence *sequence, int b)
+{
+    for (int t = 0; t < sequence->count; t++) {
+        const int run = sequence->op[t];
+        if (run >= 0 && ckpt_run_base(graph, run) == graph->writer[b] && writes(graph, run, b)) {
+            return run;
+        }
+    }
+    return -1;
+}
+
+/* The ways of a sequence's first runs; of an op whose first run leaves out what the others read, of one that writes it.
+ * false: together they are no selection. */
+static bool ways_of(const ckpt_graph *graph, const ckpt_sequence *sequence, int *way)
 {
     for (int o = 0; o < graph->op_count; o++) {
         way[o] = -1;
@@ -33,6 +51,21 @@ static void ways_of(const ckpt_graph *graph, const ckpt_sequence *sequence, int 
             way[ckpt_run_base(graph, sequence->op[t])] = sequence->op[t];
         }
     }
+    bool whole = true;
+    for (int pass = 0; pass < 2; pass++) {
+        whole = true;
+        for (int o = graph->op_count - 1; o >= 0; o--) {
+            for (int i = 0; way[o] >= 0 && i < graph->op[way[o]].reads.count; i++) {
+                const int b = graph->op[way[o]].reads.at[i];
+                int *const writer = &way[graph->writer[b]];
+                if (!writes(graph, *writer, b)) {
+                    *writer = pass == 0 ? find_writer(graph, sequence, b) : *writer;
+                    whole = false;
+                }
+            }
+        }
+    }
+    return whole;
 }
 
 /* The incumbents that use selected ways only, as candidates for the selected graph. */
@@ -74,6 +107,17 @@ static ckpt_code lower(const asker *a, const ckpt_selection *selection, const in
     return CKPT_OK;
 }
 
+/* What is tried where allocations take more than what is live. */
+static void add_others(ckpt_candidates *to, const ckpt_candidates *from)
+{
+    for (int i = 0; i < from->fallback_count && to->fallback_count < CKPT_FALLBACKS_MAX; i++) {
+        to->fallback[to->fallback_count++] = from->fallback[i];
+    }
+    for (int i = 0; i < from->low_count && to->low_count < CKPT_LOW_MAX; i++) {
+        to->low[to->low_count++] = from->low[i];
+    }
+}
+
 static ckpt_code ask(asker *a, const int *way, ckpt_err *err)
 {
     ckpt_selection selection;
@@ -94,13 +138,14 @@ static ckpt_code ask(asker *a, const int *way, ckpt_err *err)
     for (int i = 0; i < part->fallback_count; i++) {
         CKPT_TRY(ckpt_selection_lift(&selection, a->out, &part->fallback[i], err));
     }
+    for (int i = 0; i < part->low_count; i++) {
+        CKPT_TRY(ckpt_selection_lift(&selection, a->out, &part->low[i], err));
+    }
     if (part->min_peak.sequence.op != NULL) {
         CKPT_TRY(ckpt_selection_lift(&selection, a->out, &part->min_peak, err));
     }
     ckpt_candidates_merge(a->candidates, part);
-    for (int i = 0; i < part->fallback_count && a->candidates->fallback_count < CKPT_FALLBACKS_MAX; i++) {
-        a->candidates->fallback[a->candidates->fallback_count++] = part->fallback[i];
-    }
+    add_others(a->candidates, part);
     return CKPT_OK;
 }
 
@@ -116,19 +161,60 @@ static int *next_way(asker *a, int *way)
     return way;
 }
 
+/* First as if there were no variants, so that they make no plan worse; then with them, from what was found. */
+static ckpt_code ask_twice(asker *a, ckpt_err *err)
+{
+    ckpt_candidates own = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    int *const way = CKPT_NEW(a->out, int, a->graph->op_count);
+    ckpt_candidate *const known = CKPT_NEW(a->out, ckpt_candidate, CKPT_CANDIDATES_MAX + 2);
+    if (way == NULL || known == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "the ways of %d ops", a->graph->op_count);
+    }
+    for (int o = 0; o < a->graph->op_count; o++) {
+        way[o] = a->graph->op[o].optional ? -1 : o;
+    }
+    asker first = *a;
+    first.candidates = &own;
+    CKPT_TRY(ask(&first, way, err));
+    ckpt_candidates_incumbents(&own, CKPT_BYTES_MAX, a->options);
+    int count = 0;
+    for (; count < own.count; count++) {
+        known[count] = own.candidate[count];
+    }
+    if (own.min_peak.sequence.op != NULL) {
+        known[count++] = own.min_peak;
+    }
+    ckpt_plan_options options = *a->options;
+    options.incumbent = known;
+    options.incumbent_count = count;
+    CKPT_TRY(a->strategy->plan(a->graph, a->limit, &options, a->out, a->candidates, err));
+    for (int i = 0; i < own.count; i++) {
+        if (own.candidate[i].peak <= a->limit) {
+            ckpt_candidates_add(a->candidates, &own.candidate[i]);
+        }
+    }
+    own.count = 0;
+    ckpt_candidates_merge(a->candidates, &own); /* its least peak */
+    add_others(a->candidates, &own);
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *graph, ckpt_bytes limit,
                             const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
                             ckpt_err *err)
 {
-    if (strategy->variants || !ckpt_graph_has_variants(graph)) {
+    asker a = {strategy, graph, limit, options, out, candidates, {NULL}, 0};
+    if (!ckpt_graph_has_variants(graph)) {
         return strategy->plan(graph, limit, options, out, candidates, err);
+    }
+    if (strategy->variants) {
+        return ask_twice(&a, err);
     }
     ckpt_bytes peak = 0;
     ckpt_ns time = 0;
     CKPT_TRY(ckpt_keep_all_measure(graph, out, &peak, &time, err));
     const ckpt_bytes floor = options->only_min_peak ? options->floor_bytes : 0; /* the same at every limit */
     const ckpt_bytes most = floor > 0 ? floor : limit < peak ? limit : peak;
-    asker a = {strategy, graph, limit, options, out, candidates, {NULL}, 0};
     for (int i = 0; i < PRICES + OF_INCUMBENTS && !(i > 0 && ckpt_plan_stopped(options)); i++) {
         if (i >= PRICES && i - PRICES >= options->incumbent_count) {
             break;
@@ -137,13 +223,14 @@ ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *gra
         if (way == NULL) {
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "selection of ways for %d ops", graph->op_count);
         }
+        bool whole = true;
         if (i < PRICES) {
             const double price = PRICE[i] * (double)time / ((double)most + 1);
             CKPT_TRY(ckpt_ways_select(graph, limit, price, options, out, way, err));
         } else {
-            ways_of(graph, &options->incumbent[i - PRICES].sequence, way);
+            whole = ways_of(graph, &options->incumbent[i - PRICES].sequence, way);
         }
-        if (next_way(&a, way) != NULL) {
+        if (whole && next_way(&a, way) != NULL) {
             CKPT_TRY(ask(&a, way, err));
         }
     }

@@ -1,6 +1,6 @@
 /* Which way of every op: coordinate descent from the ops' own ways, the last op first, until no single change is worth
  * anything. A change of one op is weighed with what follows from it: an optional op that only it reads from runs or does
- * not, and buffers live shorter or longer. */
+ * not, another op writes in another way what it reads, and buffers live shorter or longer. */
 #include "planner/variants/variants.h"
 
 enum { ROUNDS = 8 };
@@ -71,16 +71,42 @@ static bool is_written(const selector *s, int b)
     return ckpt_list_has(&s->graph->op[run].writes, b);
 }
 
-static bool has_all(const selector *s, const ckpt_graph_op *way)
+/* The first way of op o that writes b and all that its selected way writes; -1: there is none. */
+static int also_writes(const selector *s, int o, int b)
 {
-    for (int i = 0; i < way->reads.count; i++) {
-        if (!is_written(s, way->reads.at[i])) {
-            return false;
+    const ckpt_graph_op *const now = &s->graph->op[s->way[o]];
+    for (int k = 0; k < ckpt_way_count(s->graph, o); k++) {
+        const int run = ckpt_way_run(s->graph, o, k);
+        const ckpt_list *const writes = &s->graph->op[run].writes;
+        bool all = ckpt_list_has(writes, b) && ckpt_run_allowed(s->graph, run, s->options);
+        for (int i = 0; i < now->writes.count && all; i++) {
+            all = ckpt_list_has(writes, now->writes.at[i]);
+        }
+        if (all) {
+            return run;
         }
     }
-    for (int i = 0; i < way->adds.count; i++) {
-        if (!is_written(s, way->adds.at[i])) {
-            return false;
+    return -1;
+}
+
+/* Whether all that a way reads and adds to is there. What one other op leaves out it may write in another way: then *o
+ * and *run are that; else *o is -1. */
+static bool has_all(const selector *s, const ckpt_graph_op *way, int *o, int *run)
+{
+    const ckpt_list *const list[] = {&way->reads, &way->adds};
+    *o = *run = -1;
+    for (int l = 0; l < 2; l++) {
+        for (int i = 0; i < list[l]->count; i++) {
+            const int b = list[l]->at[i];
+            const int writer = s->graph->writer[b];
+            if (is_written(s, b) || (*o == writer && ckpt_list_has(&s->graph->op[*run].writes, b))) {
+                continue;
+            }
+            *run = *o < 0 ? also_writes(s, writer, b) : -1;
+            *o = writer;
+            if (*run < 0) {
+                return false;
+            }
         }
     }
     return true;
@@ -123,31 +149,64 @@ static double price_of(selector *s, int o)
     return sum;
 }
 
+/* Ways of one op, or of two: another way of op o, and of the op `with` the way that lets o have it; -1: of none. */
+typedef struct ways_change {
+    int run, with, with_run;
+} ways_change;
+
+static double price_of_both(selector *s, int o, int with)
+{
+    return price_of(s, o) + (with >= 0 ? price_of(s, with) : 0);
+}
+
+/* The change is made while its price is worked out: *gain is what it saves. false: it cannot be made. */
+static bool weigh(selector *s, int o, ways_change *change, double *gain)
+{
+    const ckpt_graph_op *const way = &s->graph->op[change->run];
+    const int was = s->way[o];
+    if (!ckpt_run_allowed(s->graph, change->run, s->options) || !leaves_enough(s, o, way) ||
+        !has_all(s, way, &change->with, &change->with_run)) {
+        return false;
+    }
+    const int with_was = change->with >= 0 ? s->way[change->with] : -1;
+    *gain = price_of_both(s, o, change->with);
+    s->way[o] = change->run;
+    if (change->with >= 0) {
+        s->way[change->with] = change->with_run;
+    }
+    *gain -= price_of_both(s, o, change->with);
+    s->way[o] = was;
+    if (change->with >= 0) {
+        s->way[change->with] = with_was;
+    }
+    return true;
+}
+
 static bool improve(selector *s, int o)
 {
     const ckpt_graph *const graph = s->graph;
-    const int was = s->way[o];
-    int best = was;
-    double best_price = price_of(s, o);
-    bool best_fits = fits(s, was);
+    ways_change best = {.run = s->way[o], .with = -1};
+    double best_gain = 0;
+    bool best_fits = fits(s, best.run);
     for (int k = 0; k < ckpt_way_count(graph, o); k++) {
-        const int run = ckpt_way_run(graph, o, k);
-        s->way[o] = was;
-        if (run == was || !ckpt_run_allowed(graph, run, s->options) || !has_all(s, &graph->op[run]) ||
-            !leaves_enough(s, o, &graph->op[run])) {
+        ways_change change = {.run = ckpt_way_run(graph, o, k), .with = -1};
+        double gain = 0;
+        if (change.run == s->way[o] || !weigh(s, o, &change, &gain)) {
             continue;
         }
-        s->way[o] = run;
-        const double price = price_of(s, o);
-        const bool room = fits(s, run);
-        if (room != best_fits ? room : price < best_price) {
-            best = run;
-            best_price = price;
+        const bool room = fits(s, change.run) && (change.with < 0 || fits(s, change.with_run));
+        if (room != best_fits ? room : gain > best_gain) {
+            best = change;
+            best_gain = gain;
             best_fits = room;
         }
     }
-    s->way[o] = best;
-    return best != was;
+    const bool changed = best.run != s->way[o];
+    s->way[o] = best.run;
+    if (best.with >= 0) {
+        s->way[best.with] = best.with_run;
+    }
+    return changed;
 }
 
 static ckpt_code list_readers(selector *s, ckpt_arena *scratch, ckpt_err *err)

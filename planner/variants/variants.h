@@ -35,7 +35,8 @@ CKPT_MUST_USE ckpt_code ckpt_selection_make(const ckpt_graph *graph, const int *
                                             ckpt_selection *selection, ckpt_err *err);
 
 /* Ask a strategy that knows no variants: for several selections, whose candidates are put together. A graph without
- * variants, or a strategy that knows them, is asked as it is. Errors: those of the strategy. Cost: the strategy's for
+ * variants is asked about as it is. A strategy that knows variants is asked twice: about the graph with all ops in
+ * their own ways, and about the whole, from what it then found. Errors: those of the strategy. Cost: the strategy's for
  * each selection. */
 CKPT_MUST_USE ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *graph, ckpt_bytes limit,
                                           const ckpt_plan_options *options, ckpt_arena *out,

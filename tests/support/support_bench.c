@@ -312,6 +312,17 @@ static void *slab_workspace(slab *s, const ckpt_run *run, ckpt_bytes bytes)
     return at;
 }
 
+ckpt_reads test_way_reads(const ckpt_node *node, const ckpt_way *way)
+{
+    return way != NULL ? (ckpt_reads){way->in, way->out, way->saved}
+                       : (ckpt_reads){node->backward_in, node->backward_out, node->backward_saved};
+}
+
+ckpt_bytes test_way_workspace(const ckpt_way *way, ckpt_bytes own)
+{
+    return way != NULL && way->workspace_bytes >= 0 ? way->workspace_bytes : own;
+}
+
 ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
 {
     const ckpt_node *const node = bench->node;
@@ -320,7 +331,8 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0};
     float *stat[CKPT_STAT_MAX] = {0};
     slab s;
-    slab_open(&s, bench, run, bench->bound.forward_workspace_bytes);
+    const ckpt_bytes workspace = test_way_workspace(run->way, bench->bound.forward_workspace_bytes);
+    slab_open(&s, bench, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->inplace == k + 1;
         void *const at =
@@ -336,6 +348,9 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
         memset(out[k], 0xFF, bench->out[k].bytes); /* NaN: an element that is not written shows */
     }
     for (int k = 0; k < node->saved_count; k++) {
+        if ((ckpt_node_saves(node, run->way) >> k & 1) == 0) {
+            continue;
+        }
         saved[k] = slab_cut(&s, run, bench->saved[k].bytes, NULL, bench->saved[k].memory, true);
         memset(saved[k], 0xFF, bench->saved[k].bytes);
     }
@@ -345,14 +360,15 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
                            keeps ? NULL : bench->stat[k].memory, !keeps);
     }
     const ckpt_kernel_args args = {.node = node,
+                                   .way = run->way,
                                    .state = bench->bound.state,
                                    .in = in,
                                    .out = out,
                                    .saved = saved,
                                    .param = param,
                                    .stat = stat,
-                                   .workspace = slab_workspace(&s, run, bench->bound.forward_workspace_bytes),
-                                   .workspace_bytes = bench->bound.forward_workspace_bytes,
+                                   .workspace = slab_workspace(&s, run, workspace),
+                                   .workspace_bytes = workspace,
                                    .seed = bench->seed,
                                    .step = bench->step,
                                    .recomputed = run->recomputed,
@@ -398,6 +414,7 @@ static float *cut_gradient(slab *s, const ckpt_run *run, ckpt_twin *grad, bool a
 void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
 {
     const ckpt_node *const node = bench->node;
+    const ckpt_reads reads = test_way_reads(node, run->way);
     const void *in[CKPT_IN_MAX] = {0};
     const float *param[CKPT_PARAM_MAX] = {0};
     const void *grad_out[CKPT_OUT_MAX] = {0};
@@ -413,8 +430,8 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
             adds_in |= UINT64_C(1) << k;
         }
     }
-    const ckpt_bytes workspace =
-        bench->bound.backward_workspace_bytes + ckpt_staging_bytes(node, adds_in, run->adds_param);
+    const ckpt_bytes workspace = test_way_workspace(run->way, bench->bound.backward_workspace_bytes) +
+                                 ckpt_staging_bytes(node, adds_in, run->adds_param);
     slab_open(&s, bench, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         if (run->grad_inplace == k + 1) {
@@ -422,7 +439,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
             in[k] = grad_in[k];
             continue;
         }
-        if ((node->backward_in >> k) & 1) {
+        if ((reads.in >> k) & 1) {
             in[k] = slab_cut(&s, run, bench->in[k].bytes, bench->in[k].memory, NULL, false);
         }
         if (((node->grad_in >> k) & 1) != 0 && run->shared && first != NULL) {
@@ -437,7 +454,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
         grad_param[k] = cut_gradient(&s, run, &bench->grad_param[k], ((run->adds_param >> k) & 1) != 0);
     }
     for (int k = 0; k < node->out_count; k++) {
-        if ((node->backward_out >> k) & 1) {
+        if ((reads.out >> k) & 1) {
             out[k] = slab_cut(&s, run, bench->out[k].bytes, bench->out[k].memory, NULL, false);
         }
         if (!node->op->loss && ((run->no_grad_out >> k) & 1) == 0) {
@@ -445,7 +462,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
         }
     }
     for (int k = 0; k < node->saved_count; k++) {
-        if ((node->backward_saved >> k) & 1) {
+        if ((reads.saved >> k) & 1) {
             saved[k] = slab_cut(&s, run, bench->saved[k].bytes, bench->saved[k].memory, NULL, false);
         }
     }
@@ -454,6 +471,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
         stat[k] = changed ? NULL : slab_cut(&s, run, bench->stat[k].bytes, bench->stat_before[k].memory, NULL, false);
     }
     const ckpt_kernel_args args = {.node = node,
+                                   .way = run->way,
                                    .state = bench->bound.state,
                                    .in = in,
                                    .out = out,
@@ -530,7 +548,9 @@ unsigned char *ckpt_bench_snapshot(ckpt_bench *bench, bool backward, size_t *len
         twin[count++] = &bench->out[k];
     }
     for (int k = 0; !backward && k < node->saved_count; k++) {
-        twin[count++] = &bench->saved[k];
+        if ((node->way_saved >> k & 1) == 0) {
+            twin[count++] = &bench->saved[k];
+        }
     }
     *length = 0;
     for (int i = 0; i < count; i++) {

@@ -39,6 +39,7 @@ typedef struct ckpt_run {
     int workspace_byte; /* what the workspace holds before */
     int guard_byte;     /* what lies around every buffer; 0xFF is NaN, so that reading outside shows too */
     bool recomputed, evaluating;
+    const ckpt_way *way;  /* NULL: the own way */
     int inplace;          /* forward: 1 + the input whose memory output 0 takes; 0: none */
     int grad_inplace;     /* backward: 1 + the input whose memory its gradient takes; 0: none */
     uint64_t no_grad_out; /* backward: outputs that nobody reads */
@@ -46,6 +47,14 @@ typedef struct ckpt_run {
     bool shared;                /* backward: all wanted gradients of inputs are one buffer, the first one's */
     struct ckpt_tuning *tuning; /* not NULL: on a GPU, candidates are timed in the workspace that the op allows */
 } ckpt_run;
+
+/* What backward reads in a way; NULL: in the own one. */
+typedef struct ckpt_reads {
+    uint64_t in, out, saved;
+} ckpt_reads;
+ckpt_reads test_way_reads(const ckpt_node *node, const ckpt_way *way);
+/* Bytes of workspace that a way uses where the own one uses `own`. */
+ckpt_bytes test_way_workspace(const ckpt_way *way, ckpt_bytes own);
 
 /* Make network, data and binding; the kernel is given the op's stated allowances and must do with them. */
 void ckpt_bench_init(ckpt_bench *bench, const ckpt_case *test, int number, int threads, uint64_t seed);

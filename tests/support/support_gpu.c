@@ -483,7 +483,8 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
     if (c->failed) {
         return;
     }
-    const ckpt_bytes workspace = run->tuning != NULL ? node->forward_workspace_bytes : c->bound.forward_workspace_bytes;
+    const ckpt_bytes workspace = run->tuning != NULL ? node->forward_workspace_bytes
+                                                     : test_way_workspace(run->way, c->bound.forward_workspace_bytes);
     image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->inplace == 1 + k;
@@ -495,13 +496,16 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
                                             : image_cut(&m, run, c->out[k].bytes, NULL, &c->out[k]);
     }
     for (int k = 0; k < node->saved_count; k++) {
-        saved[k] = image_cut(&m, run, c->saved[k].bytes, NULL, &c->saved[k]);
+        if ((ckpt_node_saves(node, run->way) >> k & 1) != 0) {
+            saved[k] = image_cut(&m, run, c->saved[k].bytes, NULL, &c->saved[k]);
+        }
     }
     for (int k = 0; k < node->stat_count; k++) {
         const bool kept = run->recomputed || run->evaluating;
         stat[k] = image_cut(&m, run, c->stat[k].bytes, c->stat_before[k].bits, kept ? NULL : &c->stat[k]);
     }
-    ckpt_kernel_args args = {.in = in,
+    ckpt_kernel_args args = {.way = run->way,
+                             .in = in,
                              .out = out,
                              .saved = saved,
                              .param = param,
@@ -528,6 +532,7 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
 void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
 {
     const ckpt_node *const node = c->node;
+    const ckpt_reads reads = test_way_reads(node, run->way);
     const void *in[CKPT_IN_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0}, *param16[CKPT_PARAM_MAX] = {0};
     const float *param[CKPT_PARAM_MAX] = {0};
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[CKPT_IN_MAX] = {0}, *first = NULL;
@@ -540,12 +545,13 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
     for (int k = 0; run->shared && k < node->in_count; k++) {
         adds_in |= node->grad_in & ((UINT64_C(1) << k) - 1) ? node->grad_in & UINT64_C(1) << k : 0;
     }
-    const ckpt_bytes own = run->tuning != NULL ? node->backward_workspace_bytes : c->bound.backward_workspace_bytes;
+    const ckpt_bytes own = run->tuning != NULL ? node->backward_workspace_bytes
+                                               : test_way_workspace(run->way, c->bound.backward_workspace_bytes);
     const ckpt_bytes workspace = own + ckpt_staging_bytes(node, adds_in, run->adds_param);
     image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->grad_inplace == 1 + k;
-        if (node->backward_in >> k & 1) {
+        if (reads.in >> k & 1) {
             in[k] = image_cut(&m, run, c->in[k].bytes, c->in[k].bits, taken ? &c->grad_in[k] : NULL);
         }
         if (taken) {
@@ -565,7 +571,7 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
             image_cut(&m, run, c->grad_param[k].bytes, adds ? c->grad_param[k].bits : NULL, &c->grad_param[k]);
     }
     for (int k = 0; k < node->out_count; k++) {
-        if (node->backward_out >> k & 1) {
+        if (reads.out >> k & 1) {
             out[k] = image_cut(&m, run, c->out[k].bytes, c->out[k].bits, NULL);
         }
         if (!node->op->loss && (run->no_grad_out >> k & 1) == 0) {
@@ -573,7 +579,7 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
         }
     }
     for (int k = 0; k < node->saved_count; k++) {
-        if (node->backward_saved >> k & 1) {
+        if (reads.saved >> k & 1) {
             saved[k] = image_cut(&m, run, c->saved[k].bytes, c->saved[k].bits, NULL);
         }
     }
@@ -581,7 +587,8 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
         const bool changed = memcmp(c->stat[k].bits, c->stat_before[k].bits, c->stat[k].bytes) != 0;
         stat[k] = changed ? NULL : image_cut(&m, run, c->stat[k].bytes, c->stat_before[k].bits, NULL);
     }
-    const ckpt_kernel_args args = {.in = in,
+    const ckpt_kernel_args args = {.way = run->way,
+                                   .in = in,
                                    .out = out,
                                    .saved = saved,
                                    .param = param,
@@ -627,7 +634,7 @@ void ckpt_gpu_want_forward(ckpt_gpu_case *c, bool evaluating)
         out[k] = c->out[k].want;
     }
     for (int k = 0; k < c->node->saved_count; k++) {
-        saved[k] = c->saved[k].want;
+        saved[k] = (c->node->way_saved >> k & 1) == 0 ? c->saved[k].want : NULL;
     }
     for (int k = 0; k < c->node->stat_count; k++) {
         stat[k] = c->stat[k].want;
@@ -791,7 +798,9 @@ unsigned char *ckpt_gpu_snapshot(ckpt_gpu_case *c, bool backward, size_t *length
         tensor[count++] = &c->out[k];
     }
     for (int k = 0; !backward && k < c->node->saved_count; k++) {
-        tensor[count++] = &c->saved[k];
+        if ((c->node->way_saved >> k & 1) == 0) {
+            tensor[count++] = &c->saved[k];
+        }
     }
     *length = 0;
     for (int i = 0; i < count; i++) {

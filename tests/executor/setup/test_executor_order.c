@@ -74,7 +74,7 @@ static footprint footprint_of(const ckpt_plan *plan, const ckpt_graph *graph, in
     footprint f = {.stream = CKPT_STREAM_COMPUTE};
     switch (step->kind) {
     case CKPT_RUN: {
-        const ckpt_graph_op *const op = &graph->op[step->target];
+        const ckpt_graph_op *const op = ckpt_step_op(graph, step);
         for (int i = 0; i < op->reads.count; i++) {
             touch_buffer(plan, &f, op->reads.at[i], s, false);
         }

@@ -5,6 +5,7 @@
  *   backward      against central differences of the reference, seeing only what the op declared; all of it read
  *   bits          the same at other addresses, with other workspace contents, on the second run, in place both ways
  *   accumulation  into what is there, by the kernel or staged by the device; into one buffer for several inputs
+ *   ways          every other way: the own way's bits, seeing only what it declares; accumulation too
  *   workspace     the op's stated allowance is enough; less is refused or done with
  *   wrong data    ids outside their table are an error
  *
@@ -49,7 +50,9 @@ static void check_forward(ckpt_bench *bench)
         ckpt_bench_compare(bench, "output", k, &bench->out[k], 0);
     }
     for (int k = 0; k < node->saved_count; k++) {
-        ckpt_bench_compare(bench, "saved tensor", k, &bench->saved[k], 0);
+        if ((node->way_saved >> k & 1) == 0) {
+            ckpt_bench_compare(bench, "saved tensor", k, &bench->saved[k], 0);
+        }
     }
     for (int k = 0; k < node->stat_count; k++) {
         ckpt_bench_compare(bench, "statistic", k, &bench->stat[k], 0);
@@ -201,6 +204,114 @@ static void check_backward(ckpt_bench *bench)
     }
 }
 
+/* ---- other ways ---- */
+
+/* Saved tensor k, that only other ways write, as it is now. */
+static unsigned char *copy_saved(ckpt_bench *bench, int k)
+{
+    unsigned char *const copy = CKPT_NEW(&bench->arena, unsigned char, bench->saved[k].bytes);
+    assert_non_null(copy);
+    memcpy(copy, bench->saved[k].memory, bench->saved[k].bytes);
+    return copy;
+}
+
+/* All forward ways: outputs, statistics and what the own way saves, to the bit, in place too; and what they save beside
+ * that is the same at another address. */
+static void check_forward_ways(ckpt_bench *bench)
+{
+    const ckpt_node *const node = bench->node;
+    size_t length;
+    ckpt_bench_forward(bench, &plain_run);
+    const unsigned char *const bits = ckpt_bench_snapshot(bench, false, &length);
+    for (int i = 0; i < node->way_count; i++) {
+        const ckpt_way *const way = &node->way[i];
+        if (way->backward) {
+            continue;
+        }
+        unsigned char *saved[CKPT_SAVED_MAX] = {NULL};
+        assert_int_equal(way->saved & ~node->way_saved, ckpt_node_saves(node, NULL));
+        for (int twice = 0; twice < 2; twice++) {
+            ckpt_run run = twice ? moved_run : plain_run;
+            run.way = way;
+            ckpt_bench_forward(bench, &run);
+            if (!way->inexact) {
+                check_bits(bench, way->name, bits, ckpt_bench_snapshot(bench, false, &length), length);
+            }
+            for (int k = 0; k < node->saved_count; k++) {
+                if (saved[k] != NULL) {
+                    check_bits(bench, "what a way saves, at another address,", saved[k], bench->saved[k].memory,
+                               bench->saved[k].bytes);
+                }
+                saved[k] = (way->saved & node->way_saved) >> k & 1 ? copy_saved(bench, k) : NULL;
+            }
+        }
+        if ((node->op->inplace & 1) != 0 && bench->in[0].bytes == bench->out[0].bytes) {
+            ckpt_bench_forward(bench, &(ckpt_run){.inplace = 1, .way = way});
+            check_bits(bench, "another way in place", bits, ckpt_bench_snapshot(bench, false, &length), length);
+        }
+        ckpt_bench_forward(bench, &(ckpt_run){.evaluating = true, .way = way});
+    }
+}
+
+/* What forward leaves for one backward way: that of the own way, and of a way that saves what is missing. */
+static void run_forward_for(ckpt_bench *bench, const ckpt_way *way)
+{
+    const ckpt_node *const node = bench->node;
+    uint64_t missing = way->saved & node->way_saved;
+    ckpt_bench_forward(bench, &plain_run);
+    for (int i = 0; i < node->way_count && missing != 0; i++) {
+        if (!node->way[i].backward && (node->way[i].saved & missing) != 0) {
+            ckpt_bench_forward(bench, &(ckpt_run){.way = &node->way[i]});
+            missing &= ~node->way[i].saved;
+        }
+    }
+    CHECK(missing == 0, "case %d (%s): no way saves what backward way %s reads", bench->number, bench->test->op,
+          way->name);
+}
+
+static void check_backward_way(ckpt_bench *bench, const ckpt_way *way, const unsigned char *bits, size_t length)
+{
+    const ckpt_node *const node = bench->node;
+    const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
+    ckpt_run run = moved_run;
+    run.way = way;
+    run_forward_for(bench, way);
+    ckpt_bench_backward(bench, &(ckpt_run){.way = way});
+    if (way->inexact) {
+        compare_gradients(bench, way->name);
+        bits = ckpt_bench_snapshot(bench, true, &length);
+    } else {
+        check_bits(bench, way->name, bits, ckpt_bench_snapshot(bench, true, &length), length);
+    }
+    ckpt_bench_backward(bench, &run);
+    check_bits(bench, way->name, bits, ckpt_bench_snapshot(bench, true, &length), length);
+    ckpt_bench_prefill(bench);
+    const unsigned char *const base = ckpt_bench_snapshot(bench, true, &length);
+    run.adds_in = node->grad_in;
+    run.adds_param = params;
+    ckpt_bench_backward(bench, &run);
+    check_sum(bench, way->name, base, bits, ckpt_bench_snapshot(bench, true, &length), length, !node->op->accumulates);
+}
+
+static void check_ways(ckpt_bench *bench)
+{
+    const ckpt_node *const node = bench->node;
+    size_t length;
+    check_forward_ways(bench);
+    if (node->grad_in == 0 && node->param_count == 0) {
+        return;
+    }
+    ckpt_bench_differences(bench, 0);
+    ckpt_bench_forward(bench, &plain_run);
+    ckpt_bench_backward(bench, &plain_run);
+    const unsigned char *const bits = ckpt_bench_snapshot(bench, true, &length);
+    for (int i = 0; i < node->way_count; i++) {
+        if (node->way[i].backward) {
+            check_backward_way(bench, &node->way[i], bits, length);
+        }
+    }
+}
+
 /* A workspace one byte short is refused, or a smaller algorithm is found: never used beyond what is given. */
 static void check_short_workspace(ckpt_bench *bench)
 {
@@ -228,14 +339,14 @@ static void check_short_workspace(ckpt_bench *bench)
 }
 
 /* Does backward give other bits when this tensor holds other numbers? */
-static bool is_read(ckpt_bench *bench, ckpt_twin *twin, const unsigned char *bits)
+static bool is_read(ckpt_bench *bench, const ckpt_way *way, ckpt_twin *twin, const unsigned char *bits)
 {
     unsigned char *const right = CKPT_NEW(&bench->arena, unsigned char, twin->bytes);
     size_t length;
     assert_non_null(right);
     memcpy(right, twin->memory, twin->bytes);
     memset(twin->memory, twin->tensor->dtype == CKPT_INT32 ? 0 : 0xFF, twin->bytes); /* a legal id; NaN */
-    ckpt_bench_backward(bench, &plain_run);
+    ckpt_bench_backward(bench, &(ckpt_run){.way = way});
     memcpy(twin->memory, right, twin->bytes);
     const unsigned char *const other = ckpt_bench_snapshot(bench, true, &length);
     return memcmp(bits, other, length) != 0;
@@ -243,24 +354,32 @@ static bool is_read(ckpt_bench *bench, ckpt_twin *twin, const unsigned char *bit
 
 /* By kind of tensor (input, output, saved), what some case of the op at hand declared, and what was read. */
 static uint64_t declared_bits[3], read_bits[3];
+static const char *checked_way; /* the backward way at hand; NULL: the own one */
 
 static void check_declared(ckpt_bench *bench)
 {
     const ckpt_node *const node = bench->node;
-    const uint64_t declared[3] = {node->backward_in, node->backward_out, node->backward_saved};
+    const ckpt_way *const way = checked_way != NULL ? ckpt_node_find_way(node, checked_way, true) : NULL;
+    const ckpt_reads reads = test_way_reads(node, way);
+    const uint64_t declared[3] = {reads.in, reads.out, reads.saved};
     ckpt_twin *const twin[3] = {bench->in, bench->out, bench->saved};
     size_t length;
-    if (node->grad_in == 0 && node->param_count == 0) {
+    if ((node->grad_in == 0 && node->param_count == 0) || (checked_way != NULL && way == NULL)) {
         return;
     }
-    ckpt_bench_forward(bench, &plain_run);
-    ckpt_bench_backward(bench, &plain_run);
+    if (way != NULL) {
+        run_forward_for(bench, way);
+    } else {
+        ckpt_bench_forward(bench, &plain_run);
+    }
+    ckpt_bench_backward(bench, &(ckpt_run){.way = way});
     const unsigned char *const bits = ckpt_bench_snapshot(bench, true, &length);
     for (int kind = 0; kind < 3; kind++) {
         for (int k = 0; k < CKPT_IN_MAX && declared[kind] >> k != 0; k++) {
             const uint64_t bit = UINT64_C(1) << k;
             declared_bits[kind] |= declared[kind] & bit;
-            if ((declared[kind] & bit) != 0 && (read_bits[kind] & bit) == 0 && is_read(bench, &twin[kind][k], bits)) {
+            if ((declared[kind] & bit) != 0 && (read_bits[kind] & bit) == 0 &&
+                is_read(bench, way, &twin[kind][k], bits)) {
                 read_bits[kind] |= bit;
             }
         }
@@ -303,22 +422,63 @@ static void test_backward(void **state)
     }
 }
 
+static void test_ways(void **state)
+{
+    for (int i = 0; i < ckpt_case_count; i++) {
+        run_case(i, 1 + i % 3, check_ways);
+    }
+}
+
+/* Of one backward way of an op; NULL: of its own. */
+static void check_way_is_read(const ckpt_op *op, const char *way)
+{
+    static const char *const kinds[3] = {"input", "output", "saved tensor"};
+    memset(declared_bits, 0, sizeof declared_bits);
+    memset(read_bits, 0, sizeof read_bits);
+    checked_way = way;
+    for (int i = 0; i < ckpt_case_count; i++) {
+        if (strcmp(ckpt_cases[i].op, op->name) == 0) {
+            run_case(i, 2, check_declared);
+        }
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        CHECK(declared_bits[kind] == read_bits[kind],
+              "op %s (%s) declares %ss for backward that it never reads (declared %llx, read %llx)", op->name,
+              way != NULL ? way : "its own way", kinds[kind], (unsigned long long)declared_bits[kind],
+              (unsigned long long)read_bits[kind]);
+    }
+}
+
+static const char *way_name[CKPT_WAY_MAX]; /* backward ways of the op at hand */
+static int way_names;
+
+static void collect_ways(ckpt_bench *bench)
+{
+    for (int i = 0; i < bench->node->way_count; i++) {
+        const ckpt_way *const way = &bench->node->way[i];
+        bool known = !way->backward;
+        for (int k = 0; k < way_names; k++) {
+            known = known || strcmp(way_name[k], way->name) == 0;
+        }
+        if (!known) {
+            way_name[way_names++] = way->name; /* a literal of the op's */
+        }
+    }
+}
+
 /* What backward declares is what a plan keeps in memory: nothing may be declared that no case reads. */
 static void test_declared_is_read(void **state)
 {
-    static const char *const kinds[3] = {"input", "output", "saved tensor"};
     for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
-        memset(declared_bits, 0, sizeof declared_bits);
-        memset(read_bits, 0, sizeof read_bits);
+        check_way_is_read(*op, NULL);
+        way_names = 0;
         for (int i = 0; i < ckpt_case_count; i++) {
             if (strcmp(ckpt_cases[i].op, (*op)->name) == 0) {
-                run_case(i, 2, check_declared);
+                run_case(i, 2, collect_ways);
             }
         }
-        for (int kind = 0; kind < 3; kind++) {
-            CHECK(declared_bits[kind] == read_bits[kind],
-                  "op %s declares %ss for backward that it never reads (declared %llx, read %llx)", (*op)->name,
-                  kinds[kind], (unsigned long long)declared_bits[kind], (unsigned long long)read_bits[kind]);
+        for (int k = 0; k < way_names; k++) {
+            check_way_is_read(*op, way_name[k]);
         }
     }
 }
@@ -398,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_every_op_has_two_cases),
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_ways),
         cmocka_unit_test(test_declared_is_read),
         cmocka_unit_test(test_short_workspace),
         cmocka_unit_test(test_wrong_ids),

@@ -30,7 +30,7 @@ static const ckpt_lowered *lower_file(const char *file, const char *dtype, int t
  * saves is an activation. */
 static bool stays_wide(const ckpt_lowered *lowered, int b)
 {
-    static const char *const wide[] = {"mean", "rstd", "lse", "count", "indices"};
+    static const char *const wide[] = {"mean", "rstd", "lse", "count", "indices", "mask"};
     const ckpt_buffer_role role = lowered->buffer_role[b];
     const ckpt_network *const n = lowered->network;
     if (role.holds != CKPT_HOLDS_SAVED) {

@@ -79,7 +79,9 @@ static void test_details_of_a_chain(void **state)
     assert_string_equal(test_names(&m, g, g->outputs), "loss");
     for (int b = 0; b < g->buffer_count; b++) {
         assert_int_equal(g->buffer[b].bytes, 64); /* 60 and 4 bytes rounded up */
-        assert_int_equal(g->buffer[b].kind, strstr(g->buffer[b].name, "/grad") ? CKPT_GRADIENT : CKPT_ACTIVATION);
+        assert_int_equal(g->buffer[b].kind, strstr(g->buffer[b].name, "/grad")   ? CKPT_GRADIENT
+                                            : strstr(g->buffer[b].name, "/mask") ? CKPT_SAVED
+                                                                                 : CKPT_ACTIVATION);
     }
     const ckpt_graph_op *const act = &g->op[ckpt_graph_find_op(g, "act/forward")];
     assert_int_equal(act->inplace_count, 1);
@@ -106,6 +108,49 @@ static void test_details_of_a_chain(void **state)
     assert_int_equal(lowered->grad_buffer[4], -1);
     assert_int_equal(lowered->buffer_role[lowered->value_buffer[3]].value, 3);
     assert_int_equal(lowered->buffer_role[lowered->grad_buffer[3]].holds, CKPT_HOLDS_GRADIENT);
+    test_model_fini(&m);
+}
+
+static const ckpt_graph_op *variant_of(const ckpt_graph *g, const char *name, int k)
+{
+    const ckpt_graph_op *const op = &g->op[ckpt_graph_find_op(g, name)];
+    assert_true(k < op->variant_count);
+    return &g->op[op->first_variant + k];
+}
+
+static void test_ways_are_variants(void **state)
+{
+    test_model m;
+    test_model_rows(&m, 3, 5);
+    test_layer(&m, "first", "relu", "", ""); /* no gradient comes to it */
+    test_layer(&m, "fc", "linear", "", "features=5");
+    test_layer(&m, "act", "relu", "", "");
+    test_layer(&m, "loss", "mse", "act t", "");
+    const ckpt_lowered *const lowered = test_lower(&m);
+    const ckpt_graph *const g = lowered->graph;
+    assert_int_equal(g->variant_count, 3);
+    assert_int_equal(ckpt_graph_find_buffer(g, "first/mask"), -1);
+    const ckpt_graph_op *const forward = variant_of(g, "act/forward", 0);
+    assert_string_equal(forward->variant, "mask");
+    assert_string_equal(test_names(&m, g, forward->reads), "fc");
+    assert_string_equal(test_names(&m, g, forward->writes), "act act/mask");
+    assert_int_equal(forward->inplace_count, 1);
+    assert_false(forward->inexact);
+    const ckpt_graph_op *const input = variant_of(g, "act/backward", 0);
+    assert_string_equal(input->variant, "input");
+    assert_string_equal(test_names(&m, g, input->reads), "act/grad fc");
+    assert_string_equal(test_names(&m, g, input->writes), "fc/grad");
+    const ckpt_graph_op *const mask = variant_of(g, "act/backward", 1);
+    assert_string_equal(mask->variant, "mask");
+    assert_string_equal(test_names(&m, g, mask->reads), "act/grad act/mask");
+    const ckpt_graph_op *const own = &g->op[ckpt_graph_find_op(g, "act/backward")];
+    assert_string_equal(own->variant, "output");
+    assert_true(mask->time_ns <= own->time_ns && input->time_ns == own->time_ns);
+    for (int v = 0; v < g->variant_count; v++) { /* each is told apart for the executor */
+        const ckpt_graph_op *const variant = &g->op[g->op_count + v];
+        assert_string_equal(lowered->way[v]->name, variant->variant);
+        assert_int_equal(lowered->way[v]->backward, variant->phase == CKPT_BACKWARD);
+    }
     test_model_fini(&m);
 }
 
@@ -510,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_details_of_a_chain),
+        cmocka_unit_test(test_ways_are_variants),
         cmocka_unit_test(test_residual),
         cmocka_unit_test(test_value_read_twice),
         cmocka_unit_test(test_gate_is_not_overwritten_by_small_image),
