@@ -161,21 +161,30 @@ static int *next_way(asker *a, int *way)
     return way;
 }
 
-/* First as if there were no variants, so that they make no plan worse; then with them, from what was found. */
-static ckpt_code ask_twice(asker *a, ckpt_err *err)
+/* As if there were no variants. */
+static ckpt_code ask_own(asker *a, ckpt_err *err)
 {
-    ckpt_candidates own = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
     int *const way = CKPT_NEW(a->out, int, a->graph->op_count);
-    ckpt_candidate *const known = CKPT_NEW(a->out, ckpt_candidate, CKPT_CANDIDATES_MAX + 2);
-    if (way == NULL || known == NULL) {
+    if (way == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "the ways of %d ops", a->graph->op_count);
     }
     for (int o = 0; o < a->graph->op_count; o++) {
         way[o] = a->graph->op[o].optional ? -1 : o;
     }
+    return ask(a, way, err);
+}
+
+/* First as if there were no variants, so that they make no plan worse; then with them, from what was found. */
+static ckpt_code ask_twice(asker *a, ckpt_err *err)
+{
+    ckpt_candidates own = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
+    ckpt_candidate *const known = CKPT_NEW(a->out, ckpt_candidate, CKPT_CANDIDATES_MAX + 2);
+    if (known == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "incumbents without variants");
+    }
     asker first = *a;
     first.candidates = &own;
-    CKPT_TRY(ask(&first, way, err));
+    CKPT_TRY(ask_own(&first, err));
     ckpt_candidates_incumbents(&own, CKPT_BYTES_MAX, a->options);
     int count = 0;
     for (; count < own.count; count++) {
@@ -209,6 +218,9 @@ ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *gra
     }
     if (strategy->variants) {
         return ask_twice(&a, err);
+    }
+    if (strategy->baseline || strategy->flags) {
+        return ask_own(&a, err); /* what people choose by hand */
     }
     ckpt_bytes peak = 0;
     ckpt_ns time = 0;

@@ -35,7 +35,7 @@ CKPT_MUST_USE ckpt_code ckpt_selection_make(const ckpt_graph *graph, const int *
                                             ckpt_selection *selection, ckpt_err *err);
 
 /* Ask a strategy that knows no variants: for several selections, whose candidates are put together. A graph without
- * variants is asked about as it is. A strategy that knows variants is asked twice: about the graph with all ops in
+ * variants is asked about as it is. Baselines and the flags of users know only the own ways of ops. A strategy that knows variants is asked twice: about the graph with all ops in
  * their own ways, and about the whole, from what it then found. Errors: those of the strategy. Cost: the strategy's for
  * each selection. */
 CKPT_MUST_USE ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *graph, ckpt_bytes limit,
