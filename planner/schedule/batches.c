@@ -129,6 +129,8 @@ static ckpt_code map_op(const first *f, const ckpt_graph_op *from, ckpt_graph_op
             pair[to->inplace_count++] = mapped;
         }
     }
+    to->variant = NULL;
+    to->first_variant = to->variant_count = 0;
     int length = 0;
     (void)ckpt_batch_of(from->layer, &length);
     to->layer = ckpt_arena_format(f->out, "%.*s", length, from->layer);
@@ -155,9 +157,10 @@ static ckpt_code copy_first(first *f, ckpt_graph *made)
     if (buffer == NULL || op == NULL || f->number == NULL) {
         return CKPT_FAIL(f->err, CKPT_NO_MEMORY, "first micro-batch of %d ops", graph->op_count);
     }
-    made->buffer_count = made->op_count = 0;
+    made->buffer_count = made->op_count = made->variant_count = 0;
     for (int b = 0; b < graph->buffer_count; b++) {
-        f->number[b] = is_first(&graph->op[graph->writer[b]]) ? made->buffer_count : -1;
+        const ckpt_graph_op *const writer = &graph->op[graph->writer[b]];
+        f->number[b] = is_first(writer) && ckpt_list_has(&writer->writes, b) ? made->buffer_count : -1;
         if (f->number[b] >= 0) {
             buffer[made->buffer_count++] = graph->buffer[b];
         }

@@ -18,7 +18,7 @@ typedef struct asker {
     const ckpt_plan_options *options;
     ckpt_arena *out;
     ckpt_candidates *candidates;
-    int *way[PRICES + OF_INCUMBENTS]; /* the selections asked for so far */
+    int *way[1 + PRICES + OF_INCUMBENTS]; /* the selections asked for so far */
     int way_count;
 } asker;
 
@@ -171,6 +171,7 @@ static ckpt_code ask_own(asker *a, ckpt_err *err)
     for (int o = 0; o < a->graph->op_count; o++) {
         way[o] = a->graph->op[o].optional ? -1 : o;
     }
+    a->way[a->way_count++] = way;
     return ask(a, way, err);
 }
 
@@ -224,6 +225,7 @@ ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *gra
     }
     ckpt_bytes peak = 0;
     ckpt_ns time = 0;
+    CKPT_TRY(ask_own(&a, err));
     CKPT_TRY(ckpt_keep_all_measure(graph, out, &peak, &time, err));
     const ckpt_bytes floor = options->only_min_peak ? options->floor_bytes : 0; /* the same at every limit */
     const ckpt_bytes most = floor > 0 ? floor : limit < peak ? limit : peak;

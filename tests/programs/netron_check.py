@@ -98,6 +98,8 @@ for node, op in zip(g["node"], graph["ops"]):
     wanted = {"phase": op["phase"], "time_ns": op["time_ns"], "writes_bytes": sum(buffers[b]["bytes"] for b in node["output"])}
     if op.get("workspace_bytes", 0) > 0:
         wanted["workspace_bytes"] = op["workspace_bytes"]
+    if "variants" in op:
+        wanted["ways"] = 1 + len(op["variants"])
     if runs.get(op["name"], 0) > 0:
         wanted["runs"] = runs[op["name"]]
     if op["phase"] == "forward" and op.get("layer", op["name"]) in decisions:
