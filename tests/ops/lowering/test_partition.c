@@ -85,7 +85,8 @@ static void layer_figures(const ckpt_lowered *l, int n, int64_t *time, int64_t *
     }
     for (int b = 0; b < l->graph->buffer_count; b++) {
         const ckpt_buffer *const buffer = &l->graph->buffer[b];
-        *stored += is_of(buffer->name, name) && buffer->kind != CKPT_GRADIENT ? buffer->bytes : 0;
+        const bool written = ckpt_list_has(&l->graph->op[l->graph->writer[b]].writes, b); /* not by another way alone */
+        *stored += written && is_of(buffer->name, name) && buffer->kind != CKPT_GRADIENT ? buffer->bytes : 0;
     }
 }
 
