@@ -14,6 +14,7 @@ const char *ckpt_dtype_name(ckpt_dtype dtype)
     case CKPT_FLOAT32: return "float32";
     case CKPT_INT32: return "int32";
     case CKPT_BFLOAT16: return "bfloat16";
+    case CKPT_UINT8: return "uint8";
     }
     return "unknown";
 }
@@ -24,6 +25,7 @@ ckpt_bytes ckpt_dtype_bytes(ckpt_dtype dtype)
     case CKPT_FLOAT32:
     case CKPT_INT32: return 4;
     case CKPT_BFLOAT16: return 2;
+    case CKPT_UINT8: return 1;
     }
     return 0;
 }

@@ -19,7 +19,7 @@ enum {
     CKPT_ALIGN = 64,
 };
 
-typedef enum ckpt_dtype { CKPT_FLOAT32 = 0, CKPT_INT32, CKPT_BFLOAT16 } ckpt_dtype;
+typedef enum ckpt_dtype { CKPT_FLOAT32 = 0, CKPT_INT32, CKPT_BFLOAT16, CKPT_UINT8 } ckpt_dtype;
 
 /* rank 0 is a scalar: one element. Every dim >= 1. */
 typedef struct ckpt_shape {

@@ -47,28 +47,56 @@ static span covering(const window *w, int d, int64_t i)
     return (span){first, end > w->out[d] ? w->out[d] : end};
 }
 
-static void max_pixel(const window *w, const float *image, span rows, span columns, int64_t top, int64_t left, float *y,
-                      int32_t *index)
+/* The loops over the channels of a pixel, for positions of that type. take: y = x where x is larger, or everywhere for
+ * the first pixel of a window, and `position` beside it. give: dx += dy where the maximum was at `position`. */
+#define POSITIONS_OF(type)                                                                                             \
+    static void take_##type(int64_t n, const float *x, bool first, type position, float *y, type *index)               \
+    {                                                                                                                  \
+        if (first) {                                                                                                   \
+            for (int64_t c = 0; c < n; c++) {                                                                          \
+                y[c] = x[c];                                                                                           \
+                index[c] = position;                                                                                   \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
+        {                                                                                                              \
+            const bool take = x[c] > y[c] || x[c] != x[c]; /* NaN wins, as in PyTorch */                               \
+            y[c] = take ? x[c] : y[c];                                                                                 \
+            index[c] = take ? position : index[c];                                                                     \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void give_##type(int64_t n, const float *dy, const type *index, type position, float *dx)                   \
+    {                                                                                                                  \
+        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
+        {                                                                                                              \
+            dx[c] += index[c] == position ? dy[c] : 0.0F;                                                              \
+        }                                                                                                              \
+    }
+POSITIONS_OF(uint8_t)
+POSITIONS_OF(int32_t)
+
+/* Positions of the node's layer are bytes: saved[0] is uint8, not int32. */
+static bool byte_positions(const ckpt_node *node)
+{
+    return node->saved[0].dtype == CKPT_UINT8;
+}
+
+/* Channel 0 of an output pixel is element `at` of y and of its positions. */
+static void max_pixel(const window *w, const float *image, span rows, span columns, int64_t top, int64_t left,
+                      int64_t at, bool bytes, float *y, void *index)
 {
     bool first = true;
     for (int64_t h = rows.first; h < rows.end; h++) {
         for (int64_t k = columns.first; k < columns.end; k++) {
-            const float *x = image + (h * w->in[1] + k) * w->channels;
+            const float *const x = image + (h * w->in[1] + k) * w->channels;
             const int32_t position = (int32_t)((h - top) * w->kernel[1] + k - left);
-            if (first) {
-                first = false;
-                for (int64_t c = 0; c < w->channels; c++) {
-                    y[c] = x[c];
-                    index[c] = position;
-                }
-                continue;
+            if (bytes) {
+                take_uint8_t(w->channels, x, first, (uint8_t)position, y + at, (uint8_t *)index + at);
+            } else {
+                take_int32_t(w->channels, x, first, position, y + at, (int32_t *)index + at);
             }
-#pragma omp simd
-            for (int64_t c = 0; c < w->channels; c++) {
-                const bool take = x[c] > y[c] || x[c] != x[c]; /* NaN wins, as in PyTorch */
-                y[c] = take ? x[c] : y[c];
-                index[c] = take ? position : index[c];
-            }
+            first = false;
         }
     }
 }
@@ -78,24 +106,23 @@ static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const window w = window_of(args->node);
     const float *x = args->in[0];
-    float *y = args->out[0];
-    int32_t *index = args->saved[0];
+    const bool bytes = byte_positions(args->node);
 #pragma omp parallel for schedule(static) num_threads(args->node->threads)
     for (int64_t row = 0; row < w.batch * w.out[0]; row++) {
         const int64_t n = row / w.out[0], i = row % w.out[0];
         const float *image = x + n * w.in[0] * w.in[1] * w.channels;
         for (int64_t j = 0; j < w.out[1]; j++) {
-            const int64_t at = (row * w.out[1] + j) * w.channels;
             max_pixel(&w, image, covered(&w, 0, i), covered(&w, 1, j), i * w.stride[0] - w.padding[0],
-                      j * w.stride[1] - w.padding[1], y + at, index + at);
+                      j * w.stride[1] - w.padding[1], (row * w.out[1] + j) * w.channels, bytes, args->out[0],
+                      args->saved[0]);
         }
     }
     return CKPT_OK;
 }
 
 /* The gradient of one input pixel (h, k): every window whose maximum it was. */
-static void max_pixel_backward(const window *w, int64_t n, int64_t h, int64_t k, const float *dy, const int32_t *index,
-                               bool adds, float *dx)
+static void max_pixel_backward(const window *w, int64_t n, int64_t h, int64_t k, const float *dy, const void *index,
+                               bool bytes, bool adds, float *dx)
 {
     const span rows = covering(w, 0, h), columns = covering(w, 1, k);
     if (!adds) {
@@ -106,11 +133,10 @@ static void max_pixel_backward(const window *w, int64_t n, int64_t h, int64_t k,
             const int64_t u = h - i * w->stride[0] + w->padding[0], v = k - j * w->stride[1] + w->padding[1];
             const int32_t position = (int32_t)(u * w->kernel[1] + v);
             const int64_t at = ((n * w->out[0] + i) * w->out[1] + j) * w->channels;
-            const float *dy_at = dy + at;
-            const int32_t *index_at = index + at;
-#pragma omp simd
-            for (int64_t c = 0; c < w->channels; c++) {
-                dx[c] += index_at[c] == position ? dy_at[c] : 0.0F;
+            if (bytes) {
+                give_uint8_t(w->channels, dy + at, (const uint8_t *)index + at, (uint8_t)position, dx);
+            } else {
+                give_int32_t(w->channels, dy + at, (const int32_t *)index + at, position, dx);
             }
         }
     }
@@ -121,16 +147,15 @@ static ckpt_code max_backward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const window w = window_of(args->node);
     const float *dy = args->grad_out[0];
-    const int32_t *index = args->saved[0];
     float *dx = args->grad_in[0];
-    const bool adds = (args->grad_in_adds & 1) != 0;
+    const bool bytes = byte_positions(args->node), adds = (args->grad_in_adds & 1) != 0;
     if (dx == NULL) {
         return CKPT_OK;
     }
 #pragma omp parallel for schedule(static) num_threads(args->node->threads)
     for (int64_t row = 0; row < w.batch * w.in[0]; row++) {
         for (int64_t k = 0; k < w.in[1]; k++) {
-            max_pixel_backward(&w, row / w.in[0], row % w.in[0], k, dy, index, adds,
+            max_pixel_backward(&w, row / w.in[0], row % w.in[0], k, dy, args->saved[0], bytes, adds,
                                dx + (row * w.in[1] + k) * w.channels);
         }
     }

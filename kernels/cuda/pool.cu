@@ -2,9 +2,9 @@
  * one pixel. These are our own kernels rather than cuDNN's: max pooling saves where the first maximum stood and its
  * backward reads only that, while cuDNN's backward reads x and y, which a plan would have to keep. Backward gathers:
  * each input pixel adds up the windows that cover it, in order, so threads write to no common element and need no
- * atomics. Bytes moved: max forward x, y and 4 bytes of index for each y; max backward dy, the index and dx (twice when
- * it adds); the averages x and y, or dy and dx. Windows that overlap read through the caches. One operation for each
- * element of a window: bound by memory. */
+ * atomics. Bytes moved: max forward x, y and a byte of index for each y (4 for a window of more than 256 positions); max
+ * backward dy, the index and dx (twice when it adds); the averages x and y, or dy and dx. Windows that overlap read
+ * through the caches. One operation for each element of a window: bound by memory. */
 #include "kernels/cuda/wide.cuh"
 
 enum { THREADS = 256, GROUP = 8, LANES = THREADS / GROUP };
@@ -61,21 +61,21 @@ template <int N> __device__ static pool_pixel pixel_of(int64_t item, const int64
     return {row_of.whole, row_of.rest, column_of.rest, pack_of.rest * N};
 }
 
-template <typename T, int N>
-__global__ void pool_max_forward(int64_t items, pool_window w, const T *x, T *y, int32_t *index)
+template <typename T, int N, typename I>
+__global__ void pool_max_forward(int64_t items, pool_window w, const T *x, T *y, I *index)
 {
     for (int64_t item = first_item(); item < items; item += item_step()) {
         const pool_pixel at = pixel_of<N>(item, w.out, w.channels);
         const pool_span rows = covered(w, 0, at.row), columns = covered(w, 1, at.column);
         const int64_t top = at.row * w.stride[0] - w.padding[0], left = at.column * w.stride[1] - w.padding[1];
         wide<T, N> most = {};
-        wide<int32_t, N> where = {};
+        wide<I, N> where = {};
         bool first = true;
         for (int64_t h = rows.first; h < rows.end; h++) {
             for (int64_t k = columns.first; k < columns.end; k++) {
                 const wide<T, N> v =
                     load_wide<N>(x + ((at.image * w.in[0] + h) * w.in[1] + k) * w.channels + at.channel);
-                const int32_t position = (int32_t)((h - top) * w.kernel[1] + k - left);
+                const I position = (I)((h - top) * w.kernel[1] + k - left);
                 for (int j = 0; j < N; j++) {
                     const float value = to_float(v.at[j]);
                     const bool take = first || value > to_float(most.at[j]) || value != value; /* NaN wins */
@@ -90,8 +90,8 @@ __global__ void pool_max_forward(int64_t items, pool_window w, const T *x, T *y,
     }
 }
 
-template <typename T, int N>
-__global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const T *dy, const int32_t *index, T *dx)
+template <typename T, int N, typename I>
+__global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const T *dy, const I *index, T *dx)
 {
     for (int64_t item = first_item(); item < items; item += item_step()) {
         const pool_pixel at = pixel_of<N>(item, w.in, w.channels);
@@ -101,10 +101,10 @@ __global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const
             for (int64_t j = columns.first; j < columns.end; j++) {
                 const int64_t u = at.row - i * w.stride[0] + w.padding[0];
                 const int64_t v = at.column - j * w.stride[1] + w.padding[1];
-                const int32_t position = (int32_t)(u * w.kernel[1] + v);
+                const I position = (I)(u * w.kernel[1] + v);
                 const int64_t from = ((at.image * w.out[0] + i) * w.out[1] + j) * w.channels + at.channel;
                 const wide<T, N> slope = load_wide<N>(dy + from);
-                const wide<int32_t, N> where = load_wide<N>(index + from);
+                const wide<I, N> where = load_wide<N>(index + from);
                 for (int c = 0; c < N; c++) {
                     sum.at[c] += where.at[c] == position ? to_float(slope.at[c]) : 0.0f;
                 }
@@ -197,18 +197,33 @@ static int64_t channels_of(const ckpt_node *node)
     return node->in[0].shape.dim[1];
 }
 
+template <typename T, int N, typename I> static void start_max_forward_with(const ckpt_kernel_args *args)
+{
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_max_forward<T, N, I>), ckpt_shape_count(&args->node->out[0].shape) / N,
+                      window_of(args->node), (const T *)args->in[0], (T *)args->out[0], (I *)args->saved[0]);
+}
+
+template <typename T, int N, typename I> static void start_max_backward_with(const ckpt_kernel_args *args)
+{
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_max_backward<T, N, I>), ckpt_shape_count(&args->node->in[0].shape) / N,
+                      window_of(args->node), (args->grad_in_adds & 1) != 0, (const T *)args->grad_out[0],
+                      (const I *)args->saved[0], (T *)args->grad_in[0]);
+}
+
+static bool byte_positions(const ckpt_kernel_args *args)
+{
+    return args->node->saved[0].dtype == CKPT_UINT8;
+}
+
 template <typename T, int N> static void start_max_forward(const ckpt_kernel_args *args)
 {
-    CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_max_forward<T, N>), ckpt_shape_count(&args->node->out[0].shape) / N,
-                      window_of(args->node), (const T *)args->in[0], (T *)args->out[0], (int32_t *)args->saved[0]);
+    (byte_positions(args) ? start_max_forward_with<T, N, uint8_t> : start_max_forward_with<T, N, int32_t>)(args);
 }
 
 template <typename T, int N> static void start_max_backward(const ckpt_kernel_args *args)
 {
     if (args->grad_in[0] != NULL) {
-        CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_max_backward<T, N>), ckpt_shape_count(&args->node->in[0].shape) / N,
-                          window_of(args->node), (args->grad_in_adds & 1) != 0, (const T *)args->grad_out[0],
-                          (const int32_t *)args->saved[0], (T *)args->grad_in[0]);
+        (byte_positions(args) ? start_max_backward_with<T, N, uint8_t> : start_max_backward_with<T, N, int32_t>)(args);
     }
 }
 

@@ -27,14 +27,15 @@ static ckpt_code infer_max(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     (void)arena;
     ckpt_window window;
     CKPT_TRY(infer_window(node, &window, err));
-    /* u * kernel width + v of the maximum in its window; in the memory order of the output, so of rank 1. */
+    /* u * kernel width + v of the maximum in its window, a byte where that is enough; in the memory order of the output,
+     * so of rank 1. */
     const ckpt_shape indices = {1, {ckpt_shape_count(&node->out[0].shape)}};
     const int64_t positions = ckpt_times(window.kernel[0], window.kernel[1]);
     if (positions > INT32_MAX) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "kernel_size is %lld x %lld, wanted at most %d positions",
                          (long long)window.kernel[0], (long long)window.kernel[1], INT32_MAX);
     }
-    CKPT_TRY(ckpt_node_add_saved(node, "indices", CKPT_INT32, &indices, err));
+    CKPT_TRY(ckpt_node_add_saved(node, "indices", positions <= 256 ? CKPT_UINT8 : CKPT_INT32, &indices, err));
     node->backward_saved = 1;
     node->backward_flop = indices.dim[0];
     return CKPT_OK;

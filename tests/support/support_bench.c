@@ -43,6 +43,9 @@ double ckpt_twin_get(const ckpt_twin *twin, int64_t i)
         memcpy(&number, twin->memory + 4 * allocation, 4);
         return number;
     }
+    if (twin->tensor->dtype == CKPT_UINT8) {
+        return twin->memory[allocation];
+    }
     float number;
     memcpy(&number, twin->memory + 4 * allocation, 4);
     return (double)number;

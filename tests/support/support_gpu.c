@@ -117,6 +117,11 @@ static void set(const ckpt_gpu_case *c, ckpt_gpu_tensor *t, int64_t i, double x)
         memcpy(&t->value[i], &number, 4);
         return;
     }
+    if (t->tensor->dtype == CKPT_UINT8) {
+        t->bits[i] = (unsigned char)x;
+        memcpy((unsigned char *)t->value + i, &t->bits[i], 1);
+        return;
+    }
     const int64_t at = place_of(t, i);
     const uint16_t half = ckpt_bfloat16_of((float)x);
     t->value[i] = c->dtype == CKPT_BFLOAT16 ? ckpt_bfloat16_value(half) : (float)x;
@@ -130,6 +135,10 @@ static void set(const ckpt_gpu_case *c, ckpt_gpu_tensor *t, int64_t i, double x)
 /* `bits` came from the device: the same numbers for the CPU. */
 static void widen(ckpt_gpu_tensor *t)
 {
+    if (t->tensor->dtype == CKPT_UINT8) {
+        memcpy(t->value, t->bits, (size_t)t->count);
+        return;
+    }
     for (int64_t i = 0; i < t->count; i++) {
         const int64_t at = place_of(t, i);
         if (t->tensor->dtype == CKPT_BFLOAT16) {
@@ -761,7 +770,7 @@ void ckpt_gpu_compare(ckpt_gpu_case *c, const char *what, int k, const ckpt_gpu_
     if (c->failed) {
         return;
     }
-    if (tensor->tensor->dtype == CKPT_INT32) {
+    if (!ckpt_dtype_is_float(tensor->tensor->dtype)) {
         if (memcmp(tensor->value, tensor->want, tensor->bytes) != 0) {
             ckpt_gpu_report(c, "%s %d: whole numbers differ from the CPU's", what, k);
         }

@@ -115,6 +115,8 @@ const ckpt_case ckpt_gpu_cases[] = {
      AT(INT("kernel_size", 3), INT("stride", 2), INT("padding", 1)), .fill = CKPT_FILL_DISTINCT},
     {.op = "maxpool2d", IN(F(2, 4, 9, 6)), AT(LIST("kernel_size", 2, 3), LIST("stride", 3, 1))},
     {.op = "maxpool2d", IN(F(1, 8, 5, 5)), AT(INT("kernel_size", 2), INT("stride", 3))},
+    {.op = "maxpool2d", IN(F(2, 8, 17, 18)), AT(INT("kernel_size", 17)), .fill = CKPT_FILL_DISTINCT},
+    {.op = "maxpool2d", IN(F(1, 16, 33, 16)), AT(INT("kernel_size", 16), INT("stride", 3)), .fill = CKPT_FILL_DISTINCT},
     {.op = "avgpool2d", IN(F(2, 8, 7, 8)), AT(INT("kernel_size", 3), INT("stride", 2), INT("padding", 1))},
     {.op = "avgpool2d", IN(F(1, 24, 6, 6)), AT(INT("kernel_size", 2))},
     {.op = "avgpool2d", IN(F(1, 5, 6, 6)), AT(LIST("kernel_size", 2, 1), LIST("stride", 3, 2))},

@@ -171,10 +171,10 @@ static void put_buffer(const exporter *x, int buffer)
     ckpt_json_begin_object(x->json, "type", CKPT_JSON_LINE);
     ckpt_json_begin_object(x->json, "tensor_type", CKPT_JSON_LINE);
     ckpt_json_put_int(x->json, "elem_type",
-                      tensor == NULL                   ? UINT8
-                      : tensor->dtype == CKPT_INT32    ? INT32
-                      : tensor->dtype == CKPT_BFLOAT16 ? BFLOAT16
-                                                       : FLOAT);
+                      tensor == NULL || tensor->dtype == CKPT_UINT8 ? UINT8
+                      : tensor->dtype == CKPT_INT32                 ? INT32
+                      : tensor->dtype == CKPT_BFLOAT16              ? BFLOAT16
+                                                                    : FLOAT);
     ckpt_json_begin_object(x->json, "shape", CKPT_JSON_LINE);
     ckpt_json_begin_array(x->json, "dim", CKPT_JSON_LINE);
     for (int i = 0; tensor != NULL && i < tensor->shape.rank; i++) {

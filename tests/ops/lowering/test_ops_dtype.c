@@ -26,29 +26,34 @@ static const ckpt_lowered *lower_file(const char *file, const char *dtype, int t
     return lowered;
 }
 
-/* What is float32 or int32 in a bfloat16 network: losses, moments and positions; all else that a layer hands on or
+/* What has the same type in a bfloat16 network: losses, moments and positions; all else that a layer hands on or
  * saves is an activation. */
-static bool stays_wide(const ckpt_lowered *lowered, int b)
+static bool keeps_type(const ckpt_lowered *lowered, int b)
 {
-    static const char *const wide[] = {"mean", "rstd", "lse", "count", "indices", "mask"};
+    static const char *const kept[] = {"mean", "rstd", "lse", "count", "indices", "mask"};
     const ckpt_buffer_role role = lowered->buffer_role[b];
     const ckpt_network *const n = lowered->network;
     if (role.holds != CKPT_HOLDS_SAVED) {
         return role.value == n->node[n->node_count - 1].out_value[0];
     }
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
-        if (strcmp(n->node[role.node].saved[role.saved].name, wide[i]) == 0) {
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        if (strcmp(n->node[role.node].saved[role.saved].name, kept[i]) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static int64_t elements(const ckpt_lowered *lowered, int b)
+static const ckpt_tensor *tensor_of(const ckpt_lowered *lowered, int b)
 {
     const ckpt_buffer_role role = lowered->buffer_role[b];
-    return ckpt_tensor_room(role.holds == CKPT_HOLDS_SAVED ? &lowered->network->node[role.node].saved[role.saved]
-                                                           : &lowered->network->value[role.value].tensor);
+    return role.holds == CKPT_HOLDS_SAVED ? &lowered->network->node[role.node].saved[role.saved]
+                                          : &lowered->network->value[role.value].tensor;
+}
+
+static ckpt_bytes bytes_of(const ckpt_lowered *lowered, int b, ckpt_bytes each)
+{
+    return (each * ckpt_tensor_room(tensor_of(lowered, b)) + 63) / 64 * 64;
 }
 
 /* One float32 copy of all parameters, with what the network's pitches put behind them. */
@@ -108,12 +113,11 @@ static void compare_file(const char *file, int threads)
               "%s: op %s is another", file, w->op[o].name);
     }
     for (int b = 0; b < w->buffer_count; b++) {
-        const int64_t each = stays_wide(wide, b) ? 4 : 2; /* pitches are of a type */
-        CHECK(strcmp(w->buffer[b].name, n->buffer[b].name) == 0 &&
-                  w->buffer[b].bytes == (4 * elements(wide, b) + 63) / 64 * 64,
+        const ckpt_bytes each = tensor_of(wide, b)->dtype == CKPT_UINT8 ? 1 : 4; /* positions may be bytes */
+        CHECK(strcmp(w->buffer[b].name, n->buffer[b].name) == 0 && w->buffer[b].bytes == bytes_of(wide, b, each),
               "%s: %s has %lld bytes in float32", file, w->buffer[b].name, (long long)w->buffer[b].bytes);
-        CHECK(n->buffer[b].bytes == (each * elements(narrow, b) + 63) / 64 * 64, "%s: %s has %lld bytes in bfloat16",
-              file, n->buffer[b].name, (long long)n->buffer[b].bytes);
+        CHECK(n->buffer[b].bytes == bytes_of(narrow, b, keeps_type(wide, b) ? each : 2), /* pitches are of a type */
+              "%s: %s has %lld bytes in bfloat16", file, n->buffer[b].name, (long long)n->buffer[b].bytes);
     }
     compare_statics(file, wide, narrow, &arena);
 }
