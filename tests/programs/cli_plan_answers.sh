@@ -65,7 +65,7 @@ expect 0 '' --time-limit 100 --budget 100% six.json
 
 # A part's schedule that fits in places is not lost to a faster one that does not: auto took 15 % longer than hierarchy here.
 for strategy in hierarchy auto; do
-    expect 0 '' --strategy $strategy --device rtx3090 --budget 58% --json "$source_dir/models/resnet50.json"
+    expect 0 '' --strategy $strategy --device rtx3090 --budget 61% --json "$source_dir/models/resnet50.json"
     part[${#part[@]}]=$(number time_ns)
 done
 [ "${part[1]}" -le "${part[0]}" ] || fail "hierarchy and auto: ${part[*]} ns"
