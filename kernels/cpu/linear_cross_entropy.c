@@ -1,5 +1,6 @@
 /* Linear and cross entropy unit by unit (ops/defs/linear_cross_entropy.c): oneDNN's products as in linear.c around the
- * rows of class_rows.h. The products of a whole unit and of the rows that are left are prepared apart. */
+ * rows of class_rows.h. The way "kept" has the logits of all units in a saved tensor. The products of a whole unit and
+ * of the rows that are left are prepared apart. */
 #include "core/formats/tensor.h"
 #include "kernels/cpu/class_rows.h"
 #include "kernels/cpu/column_sums.h"
@@ -98,7 +99,7 @@ typedef struct unit {
     const products *products;
     int64_t first;
     const float *x;
-    float *lse, *logits;
+    float *lse, *logits, *grad; /* logits: in the workspace, unless they are kept; their gradient: in the workspace */
     void *scratch;
 } unit;
 
@@ -122,7 +123,9 @@ static unit unit_at(const ckpt_kernel_args *args, const ckpt_class_rows *all, in
               .first = first,
               .x = (const float *)args->in[0] + first * in,
               .lse = (float *)args->saved[0] + first,
-              .logits = args->workspace,
+              .logits =
+                  ckpt_way_is(args->way, "kept") ? (float *)args->saved[2] + first * all->classes : args->workspace,
+              .grad = args->workspace,
               .scratch = (char *)args->workspace + h->logits_bytes};
     u.rows.count = u.products->rows;
     u.rows.target += first;
@@ -153,22 +156,22 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The gradients from a unit whose logits have become their own gradient. */
+/* The gradients from the gradient of a unit's logits. */
 static ckpt_code multiply(const ckpt_kernel_args *args, const unit *u, ckpt_err *err)
 {
     const ckpt_node *const node = args->node;
     const bool later = u->first > 0;
     const int weight_adds = later || (args->grad_param_adds & 1) != 0, input_adds = (args->grad_in_adds & 1) != 0;
     CKPT_TRY(ckpt_dnn_run(u->products->weight[weight_adds],
-                          (const void *const[4]){u->logits, u->x, args->grad_param[0], NULL}, u->scratch, err));
+                          (const void *const[4]){u->grad, u->x, args->grad_param[0], NULL}, u->scratch, err));
     if (node->param_count > 1) {
-        ckpt_column_sums(u->rows.count, u->rows.classes, u->logits, args->grad_param[1],
+        ckpt_column_sums(u->rows.count, u->rows.classes, u->grad, args->grad_param[1],
                          later || (args->grad_param_adds & 2) != 0, node->threads);
     }
     if (args->grad_in[0] != NULL) {
         float *const dx = (float *)args->grad_in[0] + u->first * node->param[0].tensor.shape.dim[1];
-        CKPT_TRY(ckpt_dnn_run(u->products->input[input_adds],
-                              (const void *const[4]){u->logits, args->param[0], dx, NULL}, u->scratch, err));
+        CKPT_TRY(ckpt_dnn_run(u->products->input[input_adds], (const void *const[4]){u->grad, args->param[0], dx, NULL},
+                              u->scratch, err));
     }
     return CKPT_OK;
 }
@@ -182,8 +185,10 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const float scale = (args->grad_out[0] != NULL ? *(const float *)args->grad_out[0] : 1.0f) / counted;
     for (int64_t first = 0; first < all.count;) {
         const unit u = unit_at(args, &all, first);
-        CKPT_TRY(make_logits(args, &u, err));
-        ckpt_class_rows_gradient(&u.rows, u.logits, u.lse, scale, u.logits);
+        if (!ckpt_way_is(args->way, "kept")) {
+            CKPT_TRY(make_logits(args, &u, err));
+        }
+        ckpt_class_rows_gradient(&u.rows, u.logits, u.lse, scale, u.grad);
         CKPT_TRY(multiply(args, &u, err));
         first += u.rows.count;
     }

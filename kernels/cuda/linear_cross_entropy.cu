@@ -121,7 +121,8 @@ const char *head_choice(const void *state)
     return ((const head_state *)state)->choice;
 }
 
-/* A unit: its rows, which products they take, and its part of every tensor. */
+/* A unit: its rows, which products they take, and its part of every tensor. The way "kept" has the logits of all units
+ * in a saved tensor, else they are in the workspace, where their gradient is in either case. */
 struct head_unit {
     class_rows rows;
     int size;
@@ -129,7 +130,7 @@ struct head_unit {
     const void *x;
     void *dx; /* NULL: not wanted */
     float *lse;
-    void *scratch;
+    void *logits, *scratch;
 };
 
 void *head_row(void *tensor, const ckpt_tensor *type, int64_t row)
@@ -155,6 +156,8 @@ head_unit head_unit_at(const ckpt_kernel_args *args, bool backward, int64_t firs
             .x = head_row((void *)args->in[0], &node->in[0], first),
             .dx = backward ? head_row(args->grad_in[0], &node->in[0], first) : NULL,
             .lse = (float *)args->saved[0] + first,
+            .logits =
+                ckpt_way_is(args->way, "kept") ? head_row(args->saved[2], &node->saved[2], first) : args->workspace,
             .scratch = (char *)args->workspace + head_before(node, backward)};
 }
 
@@ -168,7 +171,7 @@ ckpt_code head_product(const ckpt_kernel_args *args, const head_unit &u, int whi
 ckpt_code head_logits(const ckpt_kernel_args *args, const head_unit &u, ckpt_err *err)
 {
     void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
-    return head_product(args, u, FORWARD, u.x, blas_param(args, 0), args->workspace, bias, err);
+    return head_product(args, u, FORWARD, u.x, blas_param(args, 0), u.logits, bias, err);
 }
 
 ckpt_code head_forward(const ckpt_kernel_args *args, ckpt_err *err)
@@ -180,7 +183,7 @@ ckpt_code head_forward(const ckpt_kernel_args *args, ckpt_err *err)
     for (int64_t first = 0; first < ckpt_shape_count(&node->in[1].shape);) {
         const head_unit u = head_unit_at(args, false, first);
         CKPT_TRY(head_logits(args, u, err));
-        class_rows_loss(cuda, node->in[0].dtype, u.rows, args->workspace, u.lse, part + 16 * parts);
+        class_rows_loss(cuda, node->in[0].dtype, u.rows, u.logits, u.lse, part + 16 * parts);
         parts += class_rows_parts(u.rows.count);
         first += u.rows.count;
     }
@@ -188,7 +191,7 @@ ckpt_code head_forward(const ckpt_kernel_args *args, ckpt_err *err)
     return ckpt_cuda_launched(node->op->name, err);
 }
 
-/* The gradients from a unit whose logits have become their own gradient. */
+/* The gradients from the gradient of a unit's logits. */
 ckpt_code head_multiply(const ckpt_kernel_args *args, const head_unit &u, ckpt_err *err)
 {
     const ckpt_node *const node = args->node;
@@ -209,9 +212,11 @@ ckpt_code head_backward(const ckpt_kernel_args *args, ckpt_err *err)
     const ckpt_node *const node = args->node;
     for (int64_t first = 0; first < ckpt_shape_count(&node->in[1].shape);) {
         const head_unit u = head_unit_at(args, true, first);
-        CKPT_TRY(head_logits(args, u, err));
-        class_rows_gradient(cuda_of(args), node->in[0].dtype, u.rows, args->workspace, u.lse,
-                            (const float *)args->saved[1], (const float *)args->grad_out[0], args->workspace);
+        if (!ckpt_way_is(args->way, "kept")) {
+            CKPT_TRY(head_logits(args, u, err));
+        }
+        class_rows_gradient(cuda_of(args), node->in[0].dtype, u.rows, u.logits, u.lse, (const float *)args->saved[1],
+                            (const float *)args->grad_out[0], args->workspace);
         CKPT_TRY(head_multiply(args, u, err));
         first += u.rows.count;
     }

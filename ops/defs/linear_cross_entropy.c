@@ -1,6 +1,7 @@
 /* Linear and softmax cross entropy in one, which never holds all logits. Rows are worked on in units: forward makes the
- * logits of a unit, takes log-sum-exp of its rows and forgets them; backward makes them again. Every sum goes unit by
- * unit, and a unit follows from the shape alone, so that the bits are the same wherever this runs. */
+ * logits of a unit, takes log-sum-exp of its rows and forgets them; backward makes them again, or reads them where
+ * forward has kept them all. Every sum goes unit by unit, and a unit follows from the shape alone, so that the bits are
+ * the same wherever this runs. */
 #include <math.h>
 
 #include "ops/ops_impl.h"
@@ -91,6 +92,27 @@ static void cost(ckpt_node *node, int64_t rows, int64_t in, int64_t classes, boo
     node->backward_workspace_bytes = ckpt_plus(held, ckpt_product_workspace(unit, in, classes, true, node->threads));
 }
 
+/* The way "kept": backward without the first of its products. Forward writes all logits to a saved tensor, with the rows
+ * of a unit's, instead of to the workspace. */
+static ckpt_code add_kept(ckpt_node *node, int64_t rows, int64_t in, int64_t classes, ckpt_err *err)
+{
+    const ckpt_shape all = {2, {rows, ckpt_unit_pitch(node)}};
+    const int64_t logits = ckpt_times(rows, classes);
+    CKPT_TRY(ckpt_node_add_way_saved(node, "logits", node->dtype, &all, err));
+    const uint64_t kept = UINT64_C(1) << (node->saved_count - 1);
+    ckpt_way *way = ckpt_node_add_way(node, "kept", false);
+    way->saved |= kept;
+    way->moved_bytes = node->forward_moved_bytes;
+    way = ckpt_node_add_way(node, "kept", true);
+    way->in = node->backward_in;
+    way->saved = node->backward_saved | kept;
+    way->flop = node->backward_flop - ckpt_times(ckpt_times(logits, in), 2);
+    way->moved_bytes = /* forward's, of which its own pass over the logits is no part of backward */
+        node->backward_moved_bytes - node->forward_moved_bytes + ckpt_times(logits, ckpt_dtype_bytes(node->dtype));
+    node->backward_way = "recomputed";
+    return CKPT_OK;
+}
+
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
@@ -120,7 +142,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     node->backward_in = 1u << 0 | 1u << 1;
     node->backward_saved = 1u << 0 | 1u << 1;
     cost(node, rows.dim[0], in, classes, bias);
-    return CKPT_OK;
+    return add_kept(node, rows.dim[0], in, classes, err);
 }
 
 /* Behind a unit's logits: forward the parts of the loss, of all units, and what the product needs; backward what
