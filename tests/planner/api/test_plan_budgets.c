@@ -9,7 +9,7 @@
 #include "tests/support/support_graphs.h"
 #include "tests/support/support_test.h"
 
-enum { SEEDS = 12 };
+enum { SEEDS = 60 };
 
 static ckpt_plan *plan_at(const ckpt_graph *graph, ckpt_plan_options *options, ckpt_bytes budget, ckpt_arena *arena)
 {
