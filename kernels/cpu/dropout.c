@@ -23,16 +23,15 @@ static void draw(const ckpt_kernel_args *args, int64_t first, int64_t n, uint32_
     ckpt_vector_philox(args->seed, args->step, (uint32_t)args->node->index, STREAM, (uint64_t)first, n, words);
 }
 
-/* A bit for each of n words that keep their element. */
+/* A bit for each of n words, at most TILE, that keep their element. */
 static void pack(keep_rule rule, int64_t n, const uint32_t *words, uint32_t *mask)
 {
-    for (int64_t start = 0; start < n; start += 32) {
-        uint32_t bits = 0;
-        for (int64_t i = start; i < n && i < start + 32; i++) {
-            bits |= (uint32_t)(words[i] >= rule.threshold) << (i - start);
-        }
-        mask[start / 32] = bits;
+    uint8_t keep[TILE];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        keep[i] = words[i] >= rule.threshold;
     }
+    ckpt_pack_mask(n, keep, mask);
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)

@@ -3,6 +3,8 @@
 #ifndef CKPT_KERNELS_CPU_POINTWISE_H
 #define CKPT_KERNELS_CPU_POINTWISE_H
 
+#include <string.h>
+
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
@@ -24,29 +26,54 @@
         }                                                                                                              \
     } while (0)
 
-/* The block that follows, for each word `w` of a mask of `count` elements. */
-#define CKPT_EACH_WORD                                                                                                 \
-    _Pragma("omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)") for (     \
-        int64_t w = 0; w < (count + 31) / 32; w++)
-
-/* Elements of word w: 32 but in the last. */
-static inline int64_t ckpt_in_word(int64_t count, int64_t w)
+/* Words of a mask, one bit an element, from n bytes that are 0 or 1, with room for whole words. A product gathers eight
+ * bytes, little endian: byte j, times 2^(56 - 7j), lands on bit 56 + j. */
+static inline void ckpt_pack_mask(int64_t n, uint8_t *keep, uint32_t *mask)
 {
-    return count - 32 * w < 32 ? count - 32 * w : 32;
+    memset(keep + n, 0, (size_t)(-n & 31));
+    for (int64_t w = 0; w < (n + 31) / 32; w++) {
+        uint32_t word = 0;
+        for (int k = 0; k < 4; k++) {
+            uint64_t eight;
+            memcpy(&eight, keep + 32 * w + 8 * k, sizeof eight);
+            word |= (uint32_t)(eight * UINT64_C(0x0102040810204080) >> 56) << 8 * k;
+        }
+        mask[w] = word;
+    }
 }
 
-/* dx = or += factor * dy where the mask has a bit, else 0. */
+/* Without a branch: bits of a trained mask cannot be foretold. */
+static inline void ckpt_masked_word(int n, uint32_t word, float factor, bool adds, const float *dy, float *dx)
+{
+    float passed[32];
+    _Pragma("omp simd") for (int i = 0; i < n; i++)
+    {
+        const float kept = dy[i] * factor;
+        uint32_t bits;
+        memcpy(&bits, &kept, sizeof bits);
+        bits &= 0u - (word >> i & 1u);
+        memcpy(&passed[i], &bits, sizeof bits);
+    }
+    _Pragma("omp simd") for (int i = 0; i < n; i++)
+    {
+        dx[i] = adds ? dx[i] + passed[i] : passed[i];
+    }
+}
+
+/* dx = or += factor * dy where the mask has a bit, else 0. Written twice: of 32 elements it is a vector loop. */
 static inline void ckpt_masked_gradient(const ckpt_kernel_args *args, const uint32_t *mask, float factor)
 {
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
     const float *const dy = args->grad_out[0];
     float *const dx = args->grad_in[0];
     const bool adds = (args->grad_in_adds & 1) != 0;
-    CKPT_EACH_WORD
-    {
-        for (int64_t i = 32 * w; i < 32 * w + ckpt_in_word(count, w); i++) {
-            const float kept = dy[i] * factor, passed = (mask[w] >> (i - 32 * w) & 1) != 0 ? kept : 0.0f;
-            dx[i] = adds ? dx[i] + passed : passed;
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
+    for (int64_t w = 0; w < (count + 31) / 32; w++) {
+        const int64_t start = 32 * w;
+        if (count - start >= 32) {
+            ckpt_masked_word(32, mask[w], factor, adds, dy + start, dx + start);
+        } else {
+            ckpt_masked_word((int)(count - start), mask[w], factor, adds, dy + start, dx + start);
         }
     }
 }
