@@ -260,8 +260,9 @@ static ckpt_code time_ways(ckpt_profiling *profiling, ckpt_bench *bench, int ind
     return CKPT_OK;
 }
 
-static ckpt_code time_both(ckpt_profiling *profiling, ckpt_bench *bench, int index, ckpt_direction direction,
-                           ckpt_joined *joined, ckpt_timing *timing, ckpt_profile_row *row, ckpt_err *err)
+/* One direction in the layer's own way, and in the others where backward may read what they save. */
+static ckpt_code time_all_ways(ckpt_profiling *profiling, ckpt_bench *bench, int index, ckpt_direction direction,
+                               ckpt_joined *joined, ckpt_timing *timing, ckpt_profile_row *row, ckpt_err *err)
 {
     CKPT_TRY(time_direction(profiling, bench, index, direction, joined, timing, err));
     return profiling->role[bench->node->index].backward ? time_ways(profiling, bench, index, direction, row, err)
@@ -309,7 +310,7 @@ ckpt_code ckpt_profile_time(ckpt_profiling *profiling, ckpt_bench *bench, int in
     ckpt_joined joined[CKPT_DIRECTION_COUNT] = {{0}};
     for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
         if (role->op[d] != NULL) {
-            CKPT_TRY(time_both(profiling, bench, index, (ckpt_direction)d, &joined[d], timing[d], row, err));
+            CKPT_TRY(time_all_ways(profiling, bench, index, (ckpt_direction)d, &joined[d], timing[d], row, err));
         }
     }
     CKPT_TRY(keep_kernels(profiling, joined, row, err));

@@ -8,6 +8,8 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
+enum { CHANNELS = 512 }; /* that are compared together */
+
 typedef struct window {
     int64_t batch, channels, in[2], out[2], kernel[2], stride[2], padding[2];
 } window;
@@ -47,56 +49,55 @@ static span covering(const window *w, int d, int64_t i)
     return (span){first, end > w->out[d] ? w->out[d] : end};
 }
 
-/* The loops over the channels of a pixel, for positions of that type. take: y = x where x is larger, or everywhere for
- * the first pixel of a window, and `position` beside it. give: dx += dy where the maximum was at `position`. */
-#define POSITIONS_OF(type)                                                                                             \
-    static void take_##type(int64_t n, const float *x, bool first, type position, float *y, type *index)               \
-    {                                                                                                                  \
-        if (first) {                                                                                                   \
-            for (int64_t c = 0; c < n; c++) {                                                                          \
-                y[c] = x[c];                                                                                           \
-                index[c] = position;                                                                                   \
-            }                                                                                                          \
-            return;                                                                                                    \
-        }                                                                                                              \
-        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
-        {                                                                                                              \
-            const bool take = x[c] > y[c] || x[c] != x[c]; /* NaN wins, as in PyTorch */                               \
-            y[c] = take ? x[c] : y[c];                                                                                 \
-            index[c] = take ? position : index[c];                                                                     \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void give_##type(int64_t n, const float *dy, const type *index, type position, float *dx)                   \
-    {                                                                                                                  \
-        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
-        {                                                                                                              \
-            dx[c] += index[c] == position ? dy[c] : 0.0F;                                                              \
-        }                                                                                                              \
-    }
-POSITIONS_OF(uint8_t)
-POSITIONS_OF(int32_t)
-
 /* Positions of the node's layer are bytes: saved[0] is uint8, not int32. */
 static bool byte_positions(const ckpt_node *node)
 {
     return node->saved[0].dtype == CKPT_UINT8;
 }
 
-/* Channel 0 of an output pixel is element `at` of y and of its positions. */
-static void max_pixel(const window *w, const float *image, span rows, span columns, int64_t top, int64_t left,
-                      int64_t at, bool bytes, float *y, void *index)
+/* Some channels of an output pixel, with the numbers of their maxima in the window. */
+static void max_channels(const window *w, const float *image, span rows, span columns, int64_t top, int64_t left,
+                         int64_t n, float *y, int32_t *index)
 {
     bool first = true;
     for (int64_t h = rows.first; h < rows.end; h++) {
         for (int64_t k = columns.first; k < columns.end; k++) {
-            const float *const x = image + (h * w->in[1] + k) * w->channels;
+            const float *x = image + (h * w->in[1] + k) * w->channels;
             const int32_t position = (int32_t)((h - top) * w->kernel[1] + k - left);
-            if (bytes) {
-                take_uint8_t(w->channels, x, first, (uint8_t)position, y + at, (uint8_t *)index + at);
-            } else {
-                take_int32_t(w->channels, x, first, position, y + at, (int32_t *)index + at);
+            if (first) {
+                first = false;
+                for (int64_t c = 0; c < n; c++) {
+                    y[c] = x[c];
+                    index[c] = position;
+                }
+                continue;
             }
-            first = false;
+#pragma omp simd
+            for (int64_t c = 0; c < n; c++) {
+                const bool take = x[c] > y[c] || x[c] != x[c]; /* NaN wins, as in PyTorch */
+                y[c] = take ? x[c] : y[c];
+                index[c] = take ? position : index[c];
+            }
+        }
+    }
+}
+
+/* Channel 0 of an output pixel is element `at` of y and of its positions. Numbers are as wide as values until they are
+ * stored: loops of two widths are slow. */
+static void max_pixel(const window *w, const float *image, span rows, span columns, int64_t top, int64_t left,
+                      int64_t at, bool bytes, float *y, void *saved)
+{
+    int32_t index[CHANNELS];
+    for (int64_t first = 0; first < w->channels; first += CHANNELS) {
+        const int64_t n = w->channels - first < CHANNELS ? w->channels - first : CHANNELS;
+        max_channels(w, image + first, rows, columns, top, left, n, y + at + first, index);
+        if (bytes) {
+            uint8_t *const to = (uint8_t *)saved + at + first;
+            for (int64_t c = 0; c < n; c++) {
+                to[c] = (uint8_t)index[c];
+            }
+        } else {
+            memcpy((int32_t *)saved + at + first, index, (size_t)n * sizeof index[0]);
         }
     }
 }
@@ -119,6 +120,18 @@ static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
     }
     return CKPT_OK;
 }
+
+/* dx += dy where the maximum was at `position`. */
+#define GIVE(type)                                                                                                     \
+    static void give_##type(int64_t n, const float *dy, const type *index, type position, float *dx)                   \
+    {                                                                                                                  \
+        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
+        {                                                                                                              \
+            dx[c] += index[c] == position ? dy[c] : 0.0F;                                                              \
+        }                                                                                                              \
+    }
+GIVE(uint8_t)
+GIVE(int32_t)
 
 /* The gradient of one input pixel (h, k): every window whose maximum it was. */
 static void max_pixel_backward(const window *w, int64_t n, int64_t h, int64_t k, const float *dy, const void *index,

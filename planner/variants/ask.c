@@ -1,5 +1,6 @@
-/* Strategies that know no variants, on graphs that have some. What a byte of memory is worth depends on the budget and is
- * not known before planning, so there is a selection for each of several prices, and one for each incumbent. */
+/* Strategies on graphs with variants. One that knows no variants is asked for selections. What a byte of memory is worth
+ * depends on the budget and is not known before planning, so there is a selection for each of several prices, and one for
+ * each incumbent. One that knows them is asked without and with. */
 #include <string.h>
 
 #include "planner/replay/replay.h"
@@ -175,7 +176,7 @@ static ckpt_code ask_own(asker *a, ckpt_err *err)
     return ask(a, way, err);
 }
 
-/* First as if there were no variants, so that they make no plan worse; then with them, from what was found. */
+/* First as if there were no variants; then with them, from what was found, which stays a candidate. */
 static ckpt_code ask_twice(asker *a, ckpt_err *err)
 {
     ckpt_candidates own = {.min_peak = {.peak = CKPT_BYTES_MAX, .time = INT64_MAX}};
