@@ -562,7 +562,9 @@ fi
 # compute-sanitizer, several processes at a time: the ops whose kernels have barriers or shared memory, in the awkward
 # shapes of test_gpu_ops; and a training step of small networks, which together have every op except nll_loss and mse. The
 # step starts kernel by kernel, because the tool checks replayed kernels less well. Only our own kernels are checked, as
-# libraries take long and are not ours to fix; attention therefore uses our own kernels too.
+# libraries take long and are not ours to fix; attention therefore uses our own kernels too. racecheck fails over
+# cuBLASLt's bfloat16 products on Hopper ("failed to handle a hardware exception", compute-sanitizer of CUDA 13.0), so it
+# gets float32 networks, and only ops without products in both types.
 clean() { # TOOL WHAT
     local tool=$1 program=() file=$work/sanitize/$1.$BASHPID words filter name code
     read -ra words <<<"$2"
@@ -576,7 +578,7 @@ clean() { # TOOL WHAT
         program=("$bin/ckpt-train" "${words[@]:1}" --dtype "${words[0]}" --device "$device" --plan "$file.json" --steps 1 --no-graph) ;;
     esac
     CKPT_ATTENTION=own CKPT_SOURCE_DIR=$root CKPT_BIN_DIR=$bin CKPT_WORK_DIR=$work/sanitize OMP_NUM_THREADS=2 \
-        timeout -k 3 60 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
+        timeout -k 3 110 compute-sanitizer --tool "$tool" "${filter[@]}" --error-exitcode 99 "${program[@]}" >"$file" 2>&1
     code=$?
     if [ $code = 0 ]; then
         echo "== clean $tool $2: $(grep SUMMARY "$file")"
@@ -625,7 +627,11 @@ for tool in memcheck racecheck; do
             sed -E 's/.*[ )]([a-z0-9_]+)\($/--kernel-name kns=\1/' | sort -u | tr '\n' ' ')
     fi
     export kernels
-    part $tool 80 xargs -a "$work/sanitize.txt" -P 6 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT || continue
+    if [ $tool = racecheck ]; then
+        sed -e 's/^bfloat16/float32/' -e '/^op linear$/d' -e '/^op conv2d$/d' "$work/sanitize.txt" | awk '!seen[$0]++' >"$work/without-products.txt"
+        mv "$work/without-products.txt" "$work/sanitize.txt"
+    fi
+    part $tool 120 xargs -a "$work/sanitize.txt" -P 8 -d '\n' -I WHAT bash -c 'clean "$0" "$1"' $tool WHAT || continue
     runs=$(wc -l <"$work/sanitize.txt") log=$work/logs/$tool.log
     clean=$(grep -c '^== clean' "$log") dirty=$(grep '^== DIRTY' "$log" | tr '\n' ';' | cut -c 1-300)
     [ -z "$dirty" ] || verdict=FAILED

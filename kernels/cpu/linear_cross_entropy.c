@@ -25,8 +25,9 @@ static ckpt_code make(products *p, const ckpt_node *node, ckpt_bytes forward, ck
     const int64_t out = node->param[0].tensor.shape.dim[0], in = node->param[0].tensor.shape.dim[1], rows = p->rows;
     const ckpt_dnn_matrix x = {rows, in, in, 1}, y = {rows, out, out, 1}, w = {out, in, in, 1};
     const ckpt_dnn_matrix w_turned = {in, out, 1, in}, y_turned = {out, rows, 1, out};
-    CKPT_TRY(
-        ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads, forward, &p->forward, err));
+    /* backward makes the logits again, in its own workspace */
+    CKPT_TRY(ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads,
+                             forward < backward ? forward : backward, &p->forward, err));
     for (int adds = 0; adds < 2; adds++) {
         CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &w, false, adds == 1, node->threads, backward, &p->weight[adds], err));
         if ((node->grad_in & 1) != 0) {
@@ -85,6 +86,7 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *forward = *backward = 0;
     for (int k = 0; k < SIZES; k++) {
         *forward = most(*forward, h->size[k].forward);
+        *backward = most(*backward, h->size[k].forward);
         for (int adds = 0; adds < 2; adds++) {
             *backward = most(most(*backward, h->size[k].weight[adds]), h->size[k].input[adds]);
         }

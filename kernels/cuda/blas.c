@@ -6,7 +6,9 @@
  * (split-K), a separate step must add float32 parts in the workspace (CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE). Two
  * other schemes are refused: INPLACE adds parts to the result in the order they finish and rounds y to its type in
  * between (NVIDIA/CUDALibrarySamples issue 243); OUTPUT_TYPE rounds parts to the type of the result. The contents of a
- * workspace do not matter: PyTorch and XLA pass memory that is not cleared. None of this has been seen on a GPU yet.
+ * workspace do not matter: PyTorch and XLA pass memory that is not cleared. Some kernels of an H200 round a bfloat16
+ * product to bfloat16 before they add it to y (cuBLASLt 13.1.0, seen 2026-11-26), as a framework does that adds two
+ * gradients.
  *
  * An algorithm's name is the library's version and its own description of the algorithm, 8 words in hexadecimal without
  * trailing zeros. cublasLt.h says that the same version can read it back. Other versions are refused. The library and
@@ -137,8 +139,9 @@ static ckpt_code make_call(ckpt_blas_product *product, const ckpt_blas_shape *sh
     return make_layout(&product->y, shape->out, shape->rows, shape->columns, false, shape->y_stride, err);
 }
 
-/* Layouts have the strides, so only the first element's alignment is missing. */
-static ckpt_code fill_preference(cublasLtMatmulPreference_t preference, size_t room, ckpt_err *err)
+/* Layouts have the strides, so only the first element's alignment is missing. splits: algorithms may split the inner
+ * dimension. */
+static ckpt_code fill_preference(cublasLtMatmulPreference_t preference, size_t room, bool splits, ckpt_err *err)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -148,7 +151,8 @@ static ckpt_code fill_preference(cublasLtMatmulPreference_t preference, size_t r
     };
     const char *const what = "cublasLtMatmulPreferenceSetAttribute";
     const uint32_t alignment = OPERAND_ALIGN;
-    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_NONE | (splits ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : 0);
     const uint64_t bytes = room;
     for (size_t k = 0; k < sizeof aligned / sizeof aligned[0]; k++) {
         CKPT_TRY(check(cublasLtMatmulPreferenceSetAttribute(preference, aligned[k], &alignment, sizeof alignment), what,
@@ -162,13 +166,13 @@ static ckpt_code fill_preference(cublasLtMatmulPreference_t preference, size_t r
                  what, err);
 }
 
-static ckpt_code refuse(const ckpt_blas_shape *shape, ckpt_bytes limit, const char *why, ckpt_err *err)
+static ckpt_code refuse(const ckpt_blas_shape *shape, ckpt_bytes limit, ckpt_err *err)
 {
-    return CKPT_FAIL(
-        err, CKPT_DEVICE,
-        "cuBLASLt has no reproducible %s product [%lld x %lld] [%lld x %lld]%s in %lld bytes of workspace%s%s",
-        ckpt_dtype_name(shape->in), (long long)shape->rows, (long long)shape->inner, (long long)shape->inner,
-        (long long)shape->columns, shape->sums ? " with sums" : "", (long long)limit, why[0] == '\0' ? "" : ": ", why);
+    return CKPT_FAIL(err, CKPT_DEVICE,
+                     "cuBLASLt has no reproducible %s product [%lld x %lld] [%lld x %lld]%s in %lld bytes of workspace",
+                     ckpt_dtype_name(shape->in), (long long)shape->rows, (long long)shape->inner,
+                     (long long)shape->inner, (long long)shape->columns, shape->sums ? " with sums" : "",
+                     (long long)limit);
 }
 
 static bool read_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t name, void *value,
@@ -177,6 +181,11 @@ static bool read_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConf
     size_t written = 0;
     return cublasLtMatmulAlgoConfigGetAttribute(algo, name, value, bytes, &written) == CUBLAS_STATUS_SUCCESS &&
            written == bytes;
+}
+
+static bool may_split(const ckpt_blas_shape *shape)
+{
+    return shape->inner % CKPT_BLAS_SPLITS == 0;
 }
 
 /* Succeeds if the library supports the algorithm within `room` with the same bits in every run. It may split the inner
@@ -196,7 +205,7 @@ static cublasStatus_t admit(const ckpt_blas_product *product, const cublasLtMatm
     const bool fine = result.workspaceSize <= room &&
                       read_config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts) &&
                       read_config(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme) &&
-                      (parts <= 1 || product->shape.inner % CKPT_BLAS_SPLITS == 0) &&
+                      (parts <= 1 || may_split(&product->shape)) &&
                       (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     return fine ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -206,14 +215,13 @@ static size_t room_of(ckpt_bytes limit)
     return limit > SLACK ? (size_t)((limit - SLACK) / CKPT_ALIGN * CKPT_ALIGN) : 0;
 }
 
-/* Finds up to CKPT_TRIAL_CANDIDATES suitable algorithms, in the library's order; none is an error. */
-static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candidate *at, int *count, ckpt_err *err)
+/* Asks the library once, and adds the suitable ones of its answers to the candidates. */
+static ckpt_code ask_once(const ckpt_blas_product *product, size_t room, bool splits, candidate *at, int *count,
+                          ckpt_err *err)
 {
-    const ckpt_blas_shape *const shape = &product->shape;
-    const size_t room = room_of(limit);
     cublasLtMatmulPreference_t preference = NULL;
     CKPT_TRY(check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", err));
-    ckpt_code code = fill_preference(preference, room, err);
+    ckpt_code code = fill_preference(preference, room, splits, err);
     cublasLtMatmulHeuristicResult_t found[RESULTS] = {0};
     int answers = 0;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -223,15 +231,26 @@ static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candida
     }
     (void)cublasLtMatmulPreferenceDestroy(preference);
     CKPT_TRY(code);
-    if (status != CUBLAS_STATUS_SUCCESS) {
-        return refuse(shape, limit, cublasLtGetStatusString(status), err);
-    }
-    *count = 0;
-    for (int k = 0; k < answers && *count < CKPT_TRIAL_CANDIDATES; k++) {
+    for (int k = 0; status == CUBLAS_STATUS_SUCCESS && k < answers && *count < CKPT_TRIAL_CANDIDATES; k++) {
         *count += found[k].state == CUBLAS_STATUS_SUCCESS &&
                   admit(product, &found[k].algo, room, &at[*count]) == CUBLAS_STATUS_SUCCESS;
     }
-    return *count > 0 ? CKPT_OK : refuse(shape, limit, "", err);
+    return CKPT_OK;
+}
+
+/* Finds up to CKPT_TRIAL_CANDIDATES suitable algorithms, in the library's order; none is an error. For an H200 and a
+ * long inner dimension all 16 answers split it, so for those that must not be split we say so. */
+static ckpt_code ask(const ckpt_blas_product *product, ckpt_bytes limit, candidate *at, int *count, ckpt_err *err)
+{
+    const size_t room = room_of(limit);
+    *count = 0;
+    if (may_split(&product->shape)) {
+        CKPT_TRY(ask_once(product, room, true, at, count, err));
+    }
+    if (*count == 0) {
+        CKPT_TRY(ask_once(product, room, false, at, count, err));
+    }
+    return *count > 0 ? CKPT_OK : refuse(&product->shape, limit, err);
 }
 
 /* Makes it the algorithm in use and writes its name. */

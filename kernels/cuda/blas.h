@@ -24,9 +24,9 @@ typedef struct ckpt_blas_shape {
     bool sums;
 } ckpt_blas_shape;
 
-/* The inner dimension may be split only if it is a multiple of this, and so of any tile: otherwise cuBLASLt has dropped
- * the remainder on Hopper (github.com/facebookexperimental/triton, issue 2767). */
-enum { CKPT_BLAS_SPLITS = 256 };
+/* The inner dimension may be split only if it is a multiple of this, and so of a tile's depth: otherwise cuBLASLt has
+ * dropped the remainder on Hopper (github.com/facebookexperimental/triton, pull request 2767). */
+enum { CKPT_BLAS_SPLITS = 128 };
 
 /* limit: the most bytes of workspace; -1: the library's recommendation. choice: NULL, or the choice of a product of
  * this shape (ckpt_blas_product_choice). Errors: CKPT_DEVICE (no algorithm fits, with the shape; or not `choice`),

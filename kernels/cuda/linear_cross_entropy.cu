@@ -49,7 +49,8 @@ ckpt_code head_fill(head_state *h, ckpt_cuda *cuda, const ckpt_node *node, int s
     const int64_t rows = h->rows[size], in = node->param[0].tensor.shape.dim[1], out = ckpt_unit_pitch(node);
     const ckpt_dtype dtype = node->in[0].dtype;
     const ckpt_blas_shape y = blas_of(rows, out, in, false, true, dtype, dtype, node->param_count > 1, false);
-    CKPT_TRY(head_make(h, cuda, size, FORWARD, y, forward, choice, err));
+    /* backward makes the logits again, in its own workspace */
+    CKPT_TRY(head_make(h, cuda, size, FORWARD, y, forward < backward ? forward : backward, choice, err));
     for (int adds = 0; adds < 2; adds++) {
         const ckpt_blas_shape dw = blas_of(out, in, rows, true, false, dtype, CKPT_FLOAT32, false, adds == 1);
         const ckpt_blas_shape dx = blas_of(rows, in, out, false, false, dtype, dtype, false, adds == 1);
@@ -108,7 +109,7 @@ void head_workspace(const ckpt_node *node, const void *state, ckpt_bytes *forwar
         const ckpt_bytes sums = bias ? ckpt_gpu_column_sums_workspace(h->rows[size], ckpt_unit_pitch(node)) : 0;
         *forward = blas_most(*forward, h->product[size][FORWARD]);
         *backward = sums > *backward ? sums : *backward;
-        for (int k = FORWARD + 1; k < PRODUCTS; k++) {
+        for (int k = FORWARD; k < PRODUCTS; k++) {
             *backward = blas_most(*backward, h->product[size][k]);
         }
     }

@@ -66,19 +66,26 @@ static void put(tensors *t)
     free(t->target);
 }
 
-/* Forward and backward of one node in workspaces of exactly the bytes it asks for. */
+enum { GUARD = 1 << 16, GUARD_BYTE = 0xA5 };
+
+/* Forward or backward of one node in a workspace of exactly the bytes it asks for: nothing behind is written. */
 static ckpt_bytes run(ckpt_device *device, const ckpt_node *node, ckpt_kernel_args *args, bool back)
 {
     ckpt_bound_kernel bound;
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_bind(device, node, -1, -1, NULL, &bound, &err), err);
     const ckpt_bytes bytes = back ? bound.backward_workspace_bytes : bound.forward_workspace_bytes;
-    void *const workspace = aligned_alloc(CKPT_ALIGN, (size_t)ckpt_round_up(bytes + 1, CKPT_ALIGN));
+    unsigned char *const workspace = aligned_alloc(CKPT_ALIGN, (size_t)ckpt_round_up(bytes + GUARD, CKPT_ALIGN));
     assert_non_null(workspace);
     memset(workspace, 0xFF, (size_t)bytes);
+    memset(workspace + bytes, GUARD_BYTE, GUARD);
     args->workspace = workspace;
     args->workspace_bytes = bytes;
     CHECK_OK((back ? ckpt_device_backward : ckpt_device_forward)(device, &bound, args, &err), err);
+    for (int i = 0; i < GUARD; i++) {
+        CHECK(workspace[bytes + i] == GUARD_BYTE, "%s: writes %d bytes behind a workspace of %lld", node->name, i,
+              (long long)bytes);
+    }
     free(workspace);
     ckpt_device_unbind(&bound);
     return bytes;
@@ -132,8 +139,8 @@ static void apart(ckpt_device *device, const sizes *s, tensors *t, bool adds)
     free(lse);
 }
 
-/* Returns the larger of the two workspaces. */
-static ckpt_bytes together(ckpt_device *device, const sizes *s, tensors *t, bool adds)
+/* Returns the larger of the two workspaces. fixed: no gradient of the input is wanted. */
+static ckpt_bytes together_as(ckpt_device *device, const sizes *s, tensors *t, bool adds, bool fixed)
 {
     test_model m;
     char attrs[96];
@@ -144,11 +151,12 @@ static ckpt_bytes together(ckpt_device *device, const sizes *s, tensors *t, bool
              s->unit);
     test_layer(&m, "loss", "linear_cross_entropy", "x t", attrs);
     ckpt_node head = layers(&m)[0];
-    head.grad_in = 1;
+    head.grad_in = fixed ? 0 : 1;
     const void *const in[] = {t->x, t->target}, *const none[] = {NULL};
     const float *const param[] = {t->weight, t->bias};
     float *const grads[] = {t->dweight, t->dbias};
-    void *const loss[] = {&t->loss}, *const saved[] = {lse, (void *)&counted}, *const dx[] = {t->dx, NULL};
+    void *const loss[] = {&t->loss}, *const saved[] = {lse, (void *)&counted},
+                *const dx[] = {fixed ? NULL : t->dx, NULL};
     ckpt_kernel_args args = {.in = in,
                              .out = loss,
                              .saved = saved,
@@ -162,6 +170,11 @@ static ckpt_bytes together(ckpt_device *device, const sizes *s, tensors *t, bool
     test_model_fini(&m);
     free(lse);
     return forward > backward ? forward : backward;
+}
+
+static ckpt_bytes together(ckpt_device *device, const sizes *s, tensors *t, bool adds)
+{
+    return together_as(device, s, t, adds, false);
 }
 
 static void same(const char *what, const sizes *s, int64_t count, const float *found, const float *wanted, bool bits)
@@ -268,6 +281,21 @@ static void workspace(void **state)
     ckpt_device_close(device);
 }
 
+/* Without a gradient of the input, the product that makes the logits may need the most workspace, in backward too. */
+static void logits_again_within_the_workspace(void **state)
+{
+    static const sizes cases[] = {{17, 5, 3, 16, true, 0}, {37, 5, 6, 16, true, 0}, {180, 17, 131, 64, false, 0}};
+    ckpt_device *device = NULL;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_device_open("cpu", THREADS, &device, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tensors t = take(&cases[i], SEED);
+        (void)together_as(device, &cases[i], &t, false, true);
+        put(&t);
+    }
+    ckpt_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +303,7 @@ int main(void)
         cmocka_unit_test(all_rows_ignored),
         cmocka_unit_test(units),
         cmocka_unit_test(workspace),
+        cmocka_unit_test(logits_again_within_the_workspace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,8 +267,24 @@ static void test_too_little_for_tensor_cores(void **state)
 
 /* ------------------------------------------------------------------------------------------------ attention */
 
+/* Beside a real GPU its driver may serve cuDNN instead of the double, and then refuses code for another kind. */
+static bool built[GPU_COUNT];
+
 static int ask_for_cudnn(void **state)
 {
+    int kinds = 0;
+    for (int g = 0; g < GPU_COUNT; g++) {
+        const ckpt_cudnn_attention_shape s = {1, 1, 64, 64, 192, 192, true, false};
+        const ckpt_cudnn_attention *made = NULL;
+        ckpt_err err = {0};
+        built[g] = ckpt_cudnn_attention_get(&opened[g], &s, &made, &err) == CKPT_OK ||
+                   strstr(err.msg, "no kernel image is available") == NULL;
+        kinds += built[g];
+        if (!built[g]) {
+            print_message("the driver here takes no code for an %s\n", gpus[g].name);
+        }
+    }
+    assert_in_range(kinds, 1, GPU_COUNT);
     return setenv("CKPT_ATTENTION", "cudnn", 1);
 }
 
@@ -375,8 +391,10 @@ static int check_attention_file(const char *file, const char *const *set, int se
         const bool drops = node != NULL && ckpt_node_float(node, "dropout") > 0;
         const bool wanted = node != NULL && drops == (dropout != 0); /* as in the file, and without */
         for (int g = 0; wanted && g < GPU_COUNT; g++) {
-            check_default(file, g, node, drops);
-            if (!drops) {
+            if (built[g]) {
+                check_default(file, g, node, drops);
+            }
+            if (built[g] && !drops) {
                 check_attention(file, g, node);
             }
             checked++;
@@ -418,6 +436,9 @@ static void test_strange_attention(void **state)
         for (int k = 0; k < 2 * GPU_COUNT; k++) {
             const int g = k / 2;
             const bool backward = k % 2 != 0;
+            if (!built[g]) {
+                continue;
+            }
             const ckpt_cudnn_attention_shape s = {2, 3, T, D, in_row, 3 * D, d % 3 != 0, backward};
             const ckpt_cudnn_attention *made = NULL, *recomputed = NULL;
             ckpt_err err = {0};

@@ -176,8 +176,8 @@ static void check_ones(ones *o, int64_t rows, int64_t in, int64_t out, const cha
  * of ones. With the library's first algorithm, then the fastest, then that one by name. */
 static void sums_are_whole(void **state)
 {
-    static const int64_t size[][3] = {
-        {257, 33, 17}, {1023, 127, 129}, {512, 255, 64}, {8191, 1023, 255}, {33001, 15, 9}};
+    static const int64_t size[][3] = {{257, 33, 17},     {1023, 127, 129}, {512, 255, 64},
+                                      {8191, 1023, 255}, {33001, 15, 9},   {393 * 128, 64, 24}};
     for (int g = 0; g < ckpt_gpus_count; g++) {
         const ckpt_gpu *const gpu = &ckpt_gpus[g];
         for (size_t k = 0; k < (emulated(gpu) ? 3 : sizeof size / sizeof size[0]); k++) {
