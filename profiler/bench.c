@@ -227,11 +227,15 @@ ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err
     return run_update(bench, err);
 }
 
+static ckpt_bytes staging_of(const ckpt_bench *bench, const ckpt_node_role *role)
+{
+    return ckpt_staging_bytes(bench->node, role->grad_in_adds, role->grad_param_adds);
+}
+
 static void use_workspaces(ckpt_bench *bench, const ckpt_node_role *role)
 {
     bench->forward_bytes = bench->bound.forward_workspace_bytes;
-    bench->backward_bytes = bench->bound.backward_workspace_bytes +
-                            ckpt_staging_bytes(bench->node, role->grad_in_adds, role->grad_param_adds);
+    bench->backward_bytes = bench->bound.backward_workspace_bytes + staging_of(bench, role);
 }
 
 ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, const ckpt_node *node, ckpt_err *err)
@@ -246,9 +250,9 @@ ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, co
                           .chunk16 = profiling->chunk16};
     CKPT_TRY(ckpt_device_bind(profiling->device, node, -1, -1, NULL, &bench->bound, err));
     use_workspaces(bench, role);
-    if (profiling->tuning_on) {
+    if (profiling->tuning_on) { /* room for any algorithm, behind the staging */
         bench->forward_bytes = most(bench->forward_bytes, node->forward_workspace_bytes);
-        bench->backward_bytes = most(bench->backward_bytes, node->backward_workspace_bytes);
+        bench->backward_bytes = most(bench->backward_bytes, staging_of(bench, role) + node->backward_workspace_bytes);
     }
     void *base = NULL;
     ckpt_bytes needed = 0, used = 0;
@@ -267,7 +271,7 @@ ckpt_code ckpt_bench_tune(ckpt_bench *bench, ckpt_profiling *profiling, ckpt_err
     if (!profiling->tuning_on || bench->bound.kernel->tune == NULL) {
         return CKPT_OK;
     }
-    const ckpt_bytes backward_room = bench->backward_bytes;
+    const ckpt_bytes backward_room = bench->backward_bytes - staging_of(bench, role);
     bench->args.workspace_bytes = bench->forward_bytes;
     CKPT_TRY(ckpt_device_tune(bench->device, &bench->bound, &bench->args, false, &profiling->tuning, err));
     if (role->backward) {

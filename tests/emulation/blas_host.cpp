@@ -323,6 +323,9 @@ extern "C" ckpt_code ckpt_blas_product_tune(ckpt_blas_product *product, const vo
 {
     const ckpt_blas_shape &s = product->shape;
     product_trial self = {product, {}, x, w, y, bias, workspace};
+    if (emulated_candidates() == CKPT_EMULATED_ALL_ROOM) {
+        product->claim = workspace_bytes;
+    }
     for (int how = 0; how < (emulated_candidates() <= 0 ? 1 : ALGORITHMS); how++) {
         if (will_do(s, (algorithm)how, workspace_bytes)) {
             self.at.push_back((algorithm)how);

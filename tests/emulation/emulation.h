@@ -41,8 +41,9 @@ void ckpt_emulated_guard(bool guarded);
 
 /* What the two libraries offer to choose from. 0 (the default): one algorithm. CKPT_EMULATED_NO_SUMS: one, and none
  * with sums. Any other number: several, some of which must not be chosen; their times are made up by the number.
- * CKPT_EMULATED_WRONG_SUMS is one of those, and all products with sums leave out the last term. */
-enum { CKPT_EMULATED_NO_SUMS = -1, CKPT_EMULATED_WRONG_SUMS = 1000 };
+ * CKPT_EMULATED_WRONG_SUMS is one of those, and all products with sums leave out the last term.
+ * CKPT_EMULATED_ALL_ROOM: one algorithm; a product that is tuned uses all the workspace that it is offered. */
+enum { CKPT_EMULATED_NO_SUMS = -1, CKPT_EMULATED_ALL_ROOM = -2, CKPT_EMULATED_WRONG_SUMS = 1000 };
 void ckpt_emulated_candidates(int which);
 
 #pragma GCC visibility pop
