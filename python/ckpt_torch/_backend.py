@@ -1,0 +1,230 @@
+"""torch.compile(model, backend="ckpt"): from Dynamo's graph to a planned training step.
+
+Planning waits for the first call, when all inputs are real: a budget that does not suffice is then an exception of the
+caller's own call, shapes are known, and so is whether gradients are already there. Each set of shapes has a plan.
+"""
+
+import logging
+import time
+import warnings
+import weakref
+
+import torch
+from torch._functorch.aot_autograd import aot_module_simplified
+
+from . import _lib, _measure, _random
+from ._joint import Joint, Unsupported, storage_of
+from ._rewrite import rewrite
+from ._run import compile_graph
+
+log = logging.getLogger("ckpt_torch")
+OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure"}
+steps = []  # every planned Step that is in use: weak references
+
+
+class Infeasible(RuntimeError):
+    """No plan within the budget was found.
+
+    least_budget_bytes       a budget at which there is a plan
+    no_schedule_below_bytes  below this there is none, proved; 0: not known
+    """
+
+    def __init__(self, summary, text):
+        self.least_budget_bytes = summary["min_budget_bytes"]
+        self.no_schedule_below_bytes = summary["no_schedule_below_bytes"]
+        super().__init__(text)
+
+
+def size(count):
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.4g} {unit}"
+        count /= 1000
+    return f"{count:.4g} GB"
+
+
+def backend(graph_module, example_inputs, *, options=None, **ignored):
+    """What torch.compile calls for each graph. `options` are checked here, the rest happens at the first call."""
+    options = dict(options or {})
+    unknown = set(options) - OWN_OPTIONS - _lib.option_names()
+    if unknown:
+        raise ValueError(f"ckpt: no option {', '.join(sorted(unknown))}; there are "
+                         f"{', '.join(sorted(OWN_OPTIONS | _lib.option_names()))}")
+    reason = getattr(graph_module, "compile_subgraph_reason", None)
+    if reason is not None and getattr(reason, "graph_break", False):
+        place = reason.user_stack[-1] if getattr(reason, "user_stack", None) else None
+        raise Unsupported("ckpt plans a step as one graph, and PyTorch breaks it"
+                          + (f" at {place.filename}:{place.lineno}" if place else "")
+                          + f": {str(reason.reason).splitlines()[0]}. torch.compile(..., fullgraph=True) says more")
+    return torch._dynamo.disable(Region(graph_module, options), reason="ckpt runs what it planned")
+
+
+class Region:
+    """One graph of Dynamo and its plans: one for each set of shapes."""
+
+    def __init__(self, graph_module, options):
+        self.graph_module, self.options, self.plans = graph_module, options, {}
+        self.__name__ = "ckpt"
+
+    def __call__(self, *args):
+        training = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        held = training and sum(a.grad.untyped_storage().nbytes() for a in args
+                                if isinstance(a, torch.Tensor) and a.is_leaf and a.grad is not None)
+        key = (training, bool(held)) + tuple(
+            (a.shape, a.stride(), a.dtype, a.device) if isinstance(a, torch.Tensor) else a for a in args)
+        step = self.plans.get(key)
+        if step is not None:
+            step.collect()
+        if step is None or step.stale:
+            reserve = step.learned if step else 0
+            if self.plans and training:
+                log.info("ckpt: plans for shapes number %d", len(self.plans) + 1)
+            step = self.plans[key] = Step(self.graph_module, args, self.options, int(held), reserve)
+        return step(args)
+
+
+class Step:
+    """A planned step: forward, what PyTorch does between, backward.
+
+    plan            of _lib, or None: nothing to plan
+    measured_bytes  its peak when it last was measured; None: not yet
+    stale           it took more than its budget: to be planned again, with `learned` bytes in reserve
+    """
+
+    def __init__(self, graph_module, args, options, held, reserve):
+        self.options, self.held, self.reserve = options, held, reserve
+        self.plan = self.joint = self.measured_bytes = self.outside_measured = None
+        self.stale, self.learned, self._meter = False, 0, None
+        self.seconds = {}
+        self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
+        self.static = static_blocks(args, options, held)
+        self.parameters = [weakref.ref(a) for a in args if isinstance(a, torch.nn.Parameter)]
+        start = time.monotonic()
+        # Tracing runs the model's code on tensors without memory; what it draws is not drawn.
+        state = torch.get_rng_state()
+        self.run = aot_module_simplified(
+            graph_module, args, fw_compiler=self._forward, bw_compiler=self._backward,
+            partition_fn=self._partition, decompositions=_random.decompositions())
+        torch.set_rng_state(state)
+        self.seconds["all"] = time.monotonic() - start
+        if self.plan:
+            steps.append(weakref.ref(self))
+            self._tell()
+
+    def __call__(self, args):
+        if self.plan and self.measured_bytes is None and self._meter is None and self.options.get("measure", True):
+            meter = _measure.StepMeter(self.device)
+            self._meter = meter if meter.start() else None
+        return self.run(*args)
+
+    def tell(self, text):
+        if not self.options.get("quiet"):
+            print(f"ckpt: {text}", flush=True)
+
+    # ---- AOTAutograd asks for these ----
+
+    def _partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **ignored):
+        start = time.monotonic()
+        joint = self.joint = Joint(joint_module, num_fwd_outputs)
+        costs = _measure.Costs().of(joint, self.tell)
+        self.seconds["measuring"] = time.monotonic() - start
+        start = time.monotonic()
+        self.graph = joint.graph("step", self.static, costs, self.reserve)
+        self.plan = make_plan(self.graph, self.options, self.tell)
+        self.seconds["planning"] = time.monotonic() - start
+        return rewrite(joint, self.plan.steps, num_fwd_outputs)
+
+    def _forward(self, module, inputs):
+        return compile_graph(module)
+
+    def _backward(self, module, inputs):
+        run = compile_graph(module)
+
+        def backward(args):
+            if self._meter is not None and not self._meter.ended:
+                torch.autograd.Variable._execution_engine.queue_callback(self._meter.end)
+            return run(args)
+        backward._boxed_call = True
+        return backward
+
+    # ---- predicted and measured ----
+
+    def collect(self):
+        """Take the measurement of a step that has ended, if there is one."""
+        if self._meter is None or not self._meter.ended:
+            return
+        self.measured_bytes = self._meter.collect() + sum(b for _, b in self.static)
+        self._meter = None
+        predicted, budget = self.plan.summary["peak_bytes"], self.plan.summary["budget_bytes"]
+        self.tell(f"measured peak {size(self.measured_bytes)}, {100 * (self.measured_bytes / predicted - 1):+.2f} % of "
+                  f"predicted")
+        if budget and self.measured_bytes > budget:
+            self.learned, self.stale = self.reserve + self.measured_bytes - predicted, True
+            self.tell(f"that is {size(self.measured_bytes - budget)} over the budget; the next step is planned anew")
+
+    def _tell(self):
+        s = self.plan.summary
+        self.tell(f"peak {size(s['peak_bytes'])} of {size(s['keep_all_peak_bytes'])} that keeping everything takes, time "
+                  f"{100 * (s['time_ns'] / max(1, s['keep_all_time_ns']) - 1):+.1f} %; counted as there all the time: "
+                  + ", ".join(f"{name} {size(b)}" for name, b in self.static)
+                  + ("" if self.options.get("optimizer") is not None or "static_bytes" in self.options
+                     else " (no optimizer state: options={'optimizer': ...})"))
+
+
+def make_plan(graph, options, tell):
+    """A plan of a ckpt-graph under the options; raises Infeasible."""
+    chosen = {k: v for k, v in options.items() if k not in OWN_OPTIONS or k == "budget"}
+    chosen = {k: ("" if v is True else v) for k, v in chosen.items() if v is not None and v is not False}
+    plan = _lib.Plan("step", graph, chosen)
+    if plan.fits:
+        return plan
+    s = plan.summary
+    text = (f"no plan within {size(s['budget_bytes'])}: {s['min_budget_bytes']} bytes ({size(s['min_budget_bytes'])}) "
+            f"suffice" + (f"; below {s['no_schedule_below_bytes']} bytes there is none, proved"
+                          if s["no_schedule_below_bytes"] else ""))
+    if options.get("infeasible") != "least":
+        raise Infeasible(s, text)
+    warnings.warn("ckpt: " + text + "; that budget is taken", stacklevel=2)
+    plan = _lib.Plan("step", graph, {**chosen, "budget": f"{s['min_budget_bytes']}B"})
+    if not plan.fits:
+        raise Infeasible(plan.summary, text)
+    return plan
+
+
+def static_blocks(args, options, held):
+    """[(name, bytes)] of what is in memory during the whole step. Tensors that share memory count once."""
+    seen, sizes = set(), {"weights": 0, "inputs": 0}
+    for a in args:
+        if isinstance(a, torch.Tensor) and storage_of(a) not in seen:
+            seen.add(storage_of(a))
+            sizes["weights" if isinstance(a, torch.nn.Parameter) else "inputs"] += a.untyped_storage().nbytes()
+    if held:
+        sizes["gradients"] = held
+    if options.get("optimizer") is not None:
+        sizes["optimizer"] = optimizer_bytes(options["optimizer"])
+    if "static_bytes" in options:
+        sizes["other"] = int(options["static_bytes"])
+    return [(name, b) for name, b in sizes.items() if b]
+
+
+def optimizer_bytes(optimizer):
+    """Bytes of an optimizer's state: as it is, or as it will be after its first step, which is tried on tensors without
+    memory."""
+    state = optimizer.state
+    if not state:
+        groups = []
+        for group in optimizer.param_groups:
+            shadows = [torch.nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in group["params"]]
+            for p in shadows:
+                p.grad = torch.empty_like(p) if p.requires_grad else None
+            groups.append({**group, "params": shadows, "foreach": False, "fused": None}
+                          if "foreach" in group else {**group, "params": shadows})
+        try:
+            shadow = type(optimizer)(groups)
+            shadow.step()
+        except Exception as error:
+            raise Unsupported(f"the state of {type(optimizer).__name__} cannot be found before its first step ({error}); "
+                              f"options={{'static_bytes': ...}} says it") from error
+        state = shadow.state
+    return sum(x.numel() * x.element_size() for values in state.values() for x in torch.utils._pytree.tree_leaves(dict(values))
+               if isinstance(x, torch.Tensor))

@@ -1,0 +1,310 @@
+"""What every node costs, measured once on the device it runs on: time, workspace, and the bytes its outputs really take.
+
+Nodes with the same target and the same arguments but for their numbers cost the same; they are measured once and kept in
+a file by device, threads and versions. And the peak of a step, as PyTorch's own counters see it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch.fx import Node, map_arg
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ._joint import device_of, storage_of, storages, tensors
+
+SECONDS_QUIET = 2  # measuring that takes longer says how far it is
+
+
+def cache_file(device):
+    """The file of the measurements of this device, these threads and versions."""
+    root = os.environ.get("CKPT_TORCH_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ckpt_torch")
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device) + " " + str(torch.version.cuda)
+    else:
+        name = _processor()
+    key = f"{device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
+    return Path(root) / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+
+
+def _processor():
+    with contextlib.suppress(OSError):
+        for line in open("/proc/cpuinfo", encoding="utf-8"):
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return "cpu"
+
+
+def signature(node):
+    """The target and all of its arguments that may make a difference to its cost."""
+    def word(x):
+        if isinstance(x, torch.Tensor):
+            return f"{x.dtype}{list(x.shape)}{list(x.stride())}{x.device.type}"
+        return repr(x)
+    arguments = map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+    return f"{node.target}(" + ", ".join(word(x) for x in pytree.tree_leaves(arguments)) + ")"
+
+
+def _real(x):
+    """A tensor like a fake one, with numbers that no op refuses: 0 for indices."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    size = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride())) if x.numel() else 0
+    flat = torch.empty(size, dtype=x.dtype, device=x.device)
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        flat.fill_(0.5) if x.dtype.itemsize < 2 else flat.uniform_(0.1, 1) if not x.dtype.is_complex else flat.fill_(0.5)
+    else:
+        flat.fill_(x.dtype == torch.bool)
+    return flat.as_strided(x.shape, x.stride())
+
+
+class _Case:
+    """One distinct node, ready to run."""
+
+    def __init__(self, node):
+        self.node = node
+        arguments = map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+        self.arguments, self.keywords = pytree.tree_map(_real, arguments)
+
+    def run(self):
+        return self.node.target(*self.arguments, **self.keywords)
+
+
+def _bytes_of(case, out):
+    """Bytes of each storage that the node makes, in the order of joint.writes; None where it made a view."""
+    inside = {storage_of(t) for t in tensors((case.arguments, case.keywords))}
+    real = {}
+    for fake, tensor in zip(tensors(case.node.meta["val"]), tensors(out)):
+        real.setdefault(storage_of(fake), 0 if storage_of(tensor) in inside else tensor.untyped_storage().nbytes())
+    known = {s for n in case.node.all_input_nodes for s in storages(n)}
+    return [size for s, size in real.items() if s not in known]
+
+
+class MemoryEvents:
+    """PyTorch's allocations on the CPU between start() and stop(), as its profiler sees them."""
+
+    def start(self):
+        self._profile = torch.autograd.profiler.profile(use_cpu=True, profile_memory=True)
+        with _silent_stderr():
+            self._profile.__enter__()
+
+    def stop(self):
+        with _silent_stderr():
+            self._profile.__exit__(None, None, None)
+        events = [e for e in self._profile.kineto_results.events()
+                  if e.name() == "[memory]" and e.device_type() == torch.autograd.DeviceType.CPU]
+        self._events = sorted((e.start_ns(), e.nbytes()) for e in events)
+        self._profile = None
+
+    def peak(self, start_ns, end_ns):
+        """The most bytes beyond what was there at `start_ns` of time.time_ns(), until `end_ns`."""
+        now = peak = 0
+        for at, nbytes in self._events:
+            if start_ns <= at <= end_ns:
+                now += nbytes
+                peak = max(peak, now)
+        return peak
+
+
+@contextlib.contextmanager
+def _silent_stderr():
+    """PyTorch's profiler writes lines to standard error, whatever its log level, when it starts and stops."""
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def _memory_on_gpu(case, device):
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    out = case.run()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before, out
+
+
+def _time(case, device):
+    """Median ns of a few runs."""
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    runs, total = [], 0
+    while len(runs) < 3 or (total < 2e6 and len(runs) < 20):
+        synchronize()
+        start = time.perf_counter_ns()
+        case.run()
+        synchronize()
+        runs.append(time.perf_counter_ns() - start)
+        total += runs[-1]
+        if total > 3e8:
+            break
+    return int(statistics.median(runs))
+
+
+def _guess(node):
+    """Where a node cannot be run alone: bytes moved at 10 GB/s, no workspace."""
+    return {"ns": sum(sum(storages(n).values()) for n in [node, *node.all_input_nodes]) // 10 + 1000, "workspace": 0,
+            "bytes": None, "guess": True}
+
+
+class Costs:
+    """Costs of nodes. `measured` and `guessed` count distinct nodes."""
+
+    def __init__(self):
+        self.measured, self.guessed = 0, 0
+
+    def of(self, joint, tell=lambda text: None):
+        """A function from an Op of `joint` to (ns, workspace bytes, {storage: bytes})."""
+        nodes = {}
+        for op in joint.ops:
+            if op.kind == "node":
+                nodes.setdefault(signature(op.node), op.node)
+        device = next((device_of(n) for n in nodes.values() if device_of(n).type == "cuda"), torch.device("cpu"))
+        path = cache_file(device)
+        known = _read(path)
+        missing = [s for s in nodes if s not in known]
+        if missing:
+            self._measure(missing, nodes, known, tell)
+            _write(path, known)
+        rows = {s: known[s] for s in nodes}
+
+        def cost(op):
+            row = rows[signature(op.node)]
+            return row["ns"], row["workspace"], dict(zip(op.writes, row["bytes"] or []))
+        return cost
+
+    def _measure(self, missing, nodes, known, tell):
+        state = torch.get_rng_state()
+        states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+        progress = _Progress(2 * len(missing), tell)
+        events = None if torch.autograd._profiler_enabled() else MemoryEvents()
+        spans = {}
+        try:
+            with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():  # AOTAutograd is tracing
+                if events:
+                    events.start()
+                for key in missing:
+                    spans[key] = _try(_memory, nodes[key])
+                    progress.step()
+                if events:
+                    events.stop()
+                for key in missing:
+                    known[key] = (spans[key] and _try(_row, nodes[key], spans[key], events)) or _guess(nodes[key])
+                    self.measured += "guess" not in known[key]
+                    self.guessed += "guess" in known[key]
+                    progress.step()
+        finally:
+            torch.set_rng_state(state)
+            if states is not None:
+                torch.cuda.set_rng_state_all(states)
+
+
+class _Progress:
+    def __init__(self, total, tell):
+        self.total, self.tell, self.done, self.start = total, tell, 0, time.monotonic()
+        self.last = self.start + SECONDS_QUIET - 1
+
+    def step(self):
+        self.done += 1
+        now = time.monotonic()
+        if now - self.last > 1:
+            self.last = now
+            left = (now - self.start) / self.done * (self.total - self.done)
+            self.tell(f"measured {self.done // 2} of {self.total // 2} kinds of ops, about {left:.0f} s left")
+
+
+def _try(function, *arguments):
+    """None where a node cannot be run alone, with numbers of no meaning."""
+    try:
+        return function(*arguments)
+    except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError, AssertionError):
+        return None
+
+
+def _memory(node):
+    """(start, end, bytes of its outputs) of a run; on a GPU the peak instead of a time."""
+    device = device_of(node)
+    case = _Case(node)
+    if device.type == "cuda":
+        peak, out = _memory_on_gpu(case, device)
+        return peak, None, _bytes_of(case, out)
+    start = time.time_ns()
+    out = case.run()
+    end = time.time_ns()
+    return start, end, _bytes_of(case, out)
+
+
+def _row(node, span, events):
+    start, end, size = span
+    if end is None:
+        peak = start
+    else:
+        peak = events.peak(start, end) if events else sum(size)
+    return {"ns": _time(_Case(node), device_of(node)), "workspace": max(0, peak - sum(size)), "bytes": size}
+
+
+def _read(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _write(path, rows):
+    """Another process may have added rows meanwhile; the file is replaced whole."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = {**_read(path), **{k: v for k, v in rows.items() if not v.get("guess")}}
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(rows, file)
+        os.replace(file.name, path)
+
+
+class StepMeter:
+    """The most bytes that PyTorch allocated beyond what was there, from start() to end(); collect() gives it.
+
+    Between end() and collect() the caller's own code may run. The profiler must not be stopped inside a backward pass:
+    PyTorch would put it back.
+    """
+
+    def __init__(self, device):
+        self.device, self.ended = device, False
+
+    def start(self):
+        """False: somebody else is profiling."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self._before = torch.cuda.memory_allocated(self.device)
+            return True
+        if torch.autograd._profiler_enabled():
+            return False
+        self._events = MemoryEvents()
+        self._events.start()
+        self._start = time.time_ns()
+        return True
+
+    def end(self):
+        self.ended = True
+        if self.device.type == "cuda":
+            self._peak = torch.cuda.max_memory_allocated(self.device) - self._before
+        else:
+            self._end = time.time_ns()
+
+    def collect(self):
+        if self.device.type == "cuda":
+            return self._peak
+        self._events.stop()
+        return self._events.peak(self._start, self._end)

@@ -1,0 +1,62 @@
+"""Random numbers: what a recomputed op draws is what it drew first, and the generator does not notice."""
+
+import torch
+
+
+def state(device):
+    """The state of the default generator of `device`."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_rng_state(device)
+    return torch.get_rng_state()
+
+
+def replay(state, op, *arguments, **keywords):
+    """op(*arguments, **keywords) with the generator in `state`; its own state is as before."""
+    cuda = next((a.device for a in arguments if isinstance(a, torch.Tensor) and a.is_cuda), keywords.get("device"))
+    generator = torch.default_generator
+    if cuda is not None and torch.device(cuda).type == "cuda":
+        index = torch.device(cuda).index
+        generator = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+    now = generator.get_state()
+    generator.set_state(state)
+    try:
+        return op(*arguments, **keywords)
+    finally:
+        generator.set_state(now)
+
+
+_library = torch.library.Library("ckpt", "DEF")
+_library.define("mask(Tensor x, float keep) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+_library.define("apply_mask(Tensor x, Tensor mask, float keep) -> Tensor")
+
+
+def _mask(x, keep):
+    """As F.dropout draws it in eager on the CPU, in bytes: draws do not depend on the type they are stored in."""
+    return torch.empty_like(x, dtype=torch.bool).bernoulli_(keep)
+
+
+def _apply_mask(x, mask, keep):
+    """x times the scaled mask, rounded as in eager, in the memory of the result alone."""
+    return mask.to(x.dtype).div_(keep).mul_(x)
+
+
+_library.impl("mask", _mask, "CompositeExplicitAutograd")
+_library.impl("apply_mask", _apply_mask, "CompositeExplicitAutograd")
+
+
+def _native_dropout(x, p, train):
+    """Eager's dropout on the CPU keeps a scaled mask for backward; a mask of bytes is a quarter of it and gives the same."""
+    if x.is_cuda or not train or p in (0, 1):
+        return NotImplemented
+    mask = torch.ops.ckpt.mask(x, 1 - p)
+    return torch.ops.ckpt.apply_mask(x, mask, 1 - p), mask
+
+
+def _native_dropout_backward(grad, mask, scale):
+    return NotImplemented if grad.is_cuda else torch.ops.ckpt.apply_mask(grad, mask, 1 / scale)
+
+
+def decompositions():
+    aten = torch.ops.aten
+    return {aten.native_dropout.default: _native_dropout,
+            aten.native_dropout_backward.default: _native_dropout_backward}

@@ -1,0 +1,66 @@
+"""What was planned and measured, for people and for the programs."""
+
+from pathlib import Path
+
+from . import _backend
+
+
+class Report:
+    """The plan of a model's step.
+
+    predicted_peak_bytes, keep_all_peak_bytes, measured_peak_bytes (None before the first step), static_bytes (each peak
+    includes it), budget_bytes, overhead and gap (shares of the time: 0.01 is one percent), recomputed {module: ns},
+    seconds {what: seconds}
+    """
+
+    def __init__(self, step):
+        s = step.plan.summary
+        self._step = step
+        self.predicted_peak_bytes, self.keep_all_peak_bytes = s["peak_bytes"], s["keep_all_peak_bytes"]
+        self.measured_peak_bytes, self.static_bytes = step.measured_bytes, s["static_bytes"]
+        self.budget_bytes, self.static = s["budget_bytes"], dict(step.static)
+        self.overhead = s["time_ns"] / max(1, s["keep_all_time_ns"]) - 1
+        self.gap = s["time_ns"] / s["bound_ns"] - 1 if s["bound_ns"] else None
+        self.seconds, self.recomputed = dict(step.seconds), {}
+        times = {op["name"]: op["time_ns"] for op in step.graph["ops"]}
+        for index, recomputed, _ in step.plan.steps:
+            op = step.joint.ops[index]
+            if recomputed:
+                name = op.layer or op.name
+                self.recomputed[name] = self.recomputed.get(name, 0) + times[op.name]
+
+    def save(self, folder):
+        """Write graph.json, plan.json and predicted.json for ckpt-view, ckpt-graph, ckpt-compare and ckpt-plan --check."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        plan = self._step.plan
+        for name, text in ("graph", plan.graph_json()), ("plan", plan.plan_json()), ("predicted", plan.trace_json()):
+            (folder / f"{name}.json").write_text(text)
+        return folder
+
+    def __str__(self):
+        size = _backend.size
+        lines = [f"predicted peak  {size(self.predicted_peak_bytes)}",
+                 f"measured peak   {size(self.measured_peak_bytes) if self.measured_peak_bytes else 'no step yet'}",
+                 f"keep-all peak   {size(self.keep_all_peak_bytes)}",
+                 f"static          {size(self.static_bytes)}: " + ", ".join(f"{n} {size(b)}" for n, b in self.static.items()),
+                 f"step time       {100 * self.overhead:+.1f} % over keep-all"
+                 + (f", at most {100 * self.gap:.1f} % over the best possible" if self.gap is not None else "")]
+        if self.recomputed:
+            longest = sorted(self.recomputed.items(), key=lambda item: -item[1])
+            lines.append("recomputed      " + ", ".join(name for name, _ in longest[:8])
+                         + (f" and {len(longest) - 8} more" if len(longest) > 8 else ""))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def report(model):
+    """The Report of the newest plan of a compiled model; LookupError before its first training step."""
+    wanted = {id(p) for p in model.parameters()}
+    for reference in reversed(_backend.steps):
+        step = reference()
+        if step is not None and any(p() is not None and id(p()) in wanted for p in step.parameters):
+            step.collect()
+            return Report(step)
+    raise LookupError("this model has no plan yet: it is made at the first forward pass that needs gradients")

@@ -1,0 +1,119 @@
+"""A plan as a joint graph in which every run is a node of its own, in the plan's order; and its two halves."""
+
+import torch
+from torch._functorch.partitioners import _extract_fwd_bwd_modules
+from torch.fx import Graph, GraphModule, Node, map_arg
+
+from . import _random
+from ._joint import device_of, tensors
+
+
+def rewrite(joint, steps, num_fwd_outputs):
+    """Forward and backward modules that run `steps` of a plan of `joint`.
+
+    steps   [(index of an op of joint.ops, recomputed, in place)]
+    """
+    return _Rewriter(joint, steps, num_fwd_outputs).modules()
+
+
+class _Rewriter:
+    def __init__(self, joint, steps, num_fwd_outputs):
+        self.joint, self.steps, self.num_fwd_outputs = joint, steps, num_fwd_outputs
+        self.graph = Graph()
+        self.now = {}  # node of the joint graph -> node that holds its value now: inputs, outputs of ops
+        self.views = {}  # (part, view, its arguments now) -> node
+        self.part = "must_be_in_forward"
+        self.saved = {}  # nodes of the forward part that the backward part reads
+        self.forward_nodes = set()
+        ran_again = {index for index, recomputed, _ in steps if recomputed}
+        self.kept_helpers = {id(h) for i in ran_again for h in self._helpers(joint.ops[i])}
+        for node in joint.module.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                copy = self.graph.node_copy(node)
+                copy.meta = dict(node.meta)
+                self.now[node] = copy
+                if node.op == "placeholder" and node not in joint.tangents:
+                    self.forward_nodes.add(copy)
+
+    @staticmethod
+    def _helpers(op):
+        return ([op.state] if op.state else []) + list(op.snapshots.values())
+
+    def _emit(self, node):
+        """Note where a new node is; of what it reads from the forward part, that it must be saved."""
+        node.meta["partitioner_tag"] = self.part
+        if self.part == "must_be_in_forward":
+            self.forward_nodes.add(node)
+        else:
+            for argument in node.all_input_nodes:
+                if argument in self.forward_nodes:
+                    self.saved[argument] = None
+        return node
+
+    def value(self, node):
+        """The node that holds the value of `node` now; views are made anew where they are not there."""
+        if node in self.now:
+            return self.now[node]
+        arguments = tuple(self.value(n) for n in node.all_input_nodes)
+        key = (self.part, node, arguments)
+        if key not in self.views:
+            self.views[key] = self._copy(node, self.value)
+        return self.views[key]
+
+    def _copy(self, node, value):
+        copy = self.graph.node_copy(node, value)
+        copy.meta = {k: v for k, v in node.meta.items() if k != "partitioner_tag"}
+        return self._emit(copy)
+
+    def _run(self, op, recomputed):
+        if op.kind == "outside":
+            self.fwd_outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.fwd]
+            self.part = "must_be_in_backward"
+            return
+        if op.kind != "node":
+            if id(op) in self.kept_helpers:
+                self._run_helper(op)
+            return
+        held = {}
+        if recomputed and op.snapshots:
+            held = {p: self.now[p] for p in op.snapshots}
+            self.now.update({p: self.now[helper] for p, helper in ((p, id(h)) for p, h in op.snapshots.items())})
+        if recomputed and op.random:
+            arguments = map_arg(op.node.args, self.value)
+            keywords = map_arg(op.node.kwargs, self.value)
+            copy = self.graph.call_function(_random.replay, (self.now[id(op.state)], op.node.target, *arguments), keywords)
+            copy.meta = {k: v for k, v in op.node.meta.items() if k != "partitioner_tag"}
+            self._emit(copy)
+        else:
+            copy = self._copy(op.node, self.value)
+        self.now.update(held)
+        self.now[op.node] = copy
+        for item in op.getitems:
+            self.now[item] = self._copy(item, self.value)
+
+    def _run_helper(self, op):
+        if op.kind == "state":
+            node = self.graph.call_function(_random.state, (str(device_of(op.of)),))
+            some = tensors(op.of.meta["val"])[0]
+            with some.fake_mode:
+                node.meta["val"] = torch.empty(torch.get_rng_state().shape, dtype=torch.uint8)
+        else:
+            node = self.graph.call_function(torch.ops.aten.clone.default, (self.now[op.of],))
+            node.meta["val"] = op.of.meta["val"]
+        self.now[id(op)] = self._emit(node)
+
+    def modules(self):
+        for index, recomputed, _ in self.steps:
+            self._run(self.joint.ops[index], recomputed)
+        outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.bwd]
+        for node in outputs:
+            if isinstance(node, Node) and node in self.forward_nodes:
+                self.saved[node] = None
+        old = next(n for n in reversed(self.joint.module.graph.nodes) if n.op == "output")
+        output = self.graph.output([*self.fwd_outputs, *outputs])
+        output.meta.update(old.meta)
+        module = GraphModule(self.joint.module, self.graph)
+        saved = [n for n in self.saved if tensors(n.meta.get("val"))]
+        return _extract_fwd_bwd_modules(module, saved, saved_sym_nodes=[], num_fwd_outputs=self.num_fwd_outputs)
+
+
