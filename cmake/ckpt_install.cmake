@@ -1,5 +1,10 @@
 # cmake --install: programs with their man pages and completions; libckpt.so with ckpt.h, the CMake package and ckpt.pc.
 # cpack makes Debian packages of it: ckpt, libckpt0, and libckpt-dev with what programs are built against.
+if(CKPT_WHEEL)
+  install(TARGETS ckpt_shared LIBRARY DESTINATION lib NAMELINK_SKIP)
+  install(TARGETS ckpt-plan RUNTIME DESTINATION bin)
+  return()
+endif()
 include(CMakePackageConfigHelpers)
 get_property(programs GLOBAL PROPERTY CKPT_PROGRAMS)
 

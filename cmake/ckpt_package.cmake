@@ -28,7 +28,7 @@ file(WRITE ${CMAKE_BINARY_DIR}/debian/shlibs "libckpt ${PROJECT_VERSION_MAJOR} l
 file(WRITE ${CMAKE_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
 set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_NAME libckpt-dev)
 set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_DEPENDS "libckpt0 (= ${PROJECT_VERSION}), libmd-dev")
+set(CPACK_DEBIAN_LIBCKPT-DEV_PACKAGE_DEPENDS "libckpt0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_LIBCKPT-DEV_DESCRIPTION "Header, CMake package and pkg-config file of libckpt.")
 if(CKPT_HAVE_CUDA)
   list(APPEND CPACK_COMPONENTS_ALL ckpt-cuda)

@@ -1,4 +1,4 @@
-/* SHA-256, through libmd: the identity of a graph, and of trained weights. */
+/* SHA-256: the identity of a graph, and of trained weights. */
 #ifndef CKPT_CORE_BASE_DIGEST_H
 #define CKPT_CORE_BASE_DIGEST_H
 

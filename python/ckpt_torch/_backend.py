@@ -4,12 +4,13 @@ Planning waits for the first call, when all inputs are real: a budget that does 
 caller's own call, shapes are known, and so is whether gradients are already there. Each set of shapes has a plan.
 """
 
-import logging
 import time
 import warnings
 import weakref
+from dataclasses import dataclass, replace
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _lib, _measure, _random
@@ -17,7 +18,6 @@ from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
 
-log = logging.getLogger("ckpt_torch")
 OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure"}
 steps = []  # every planned Step that is in use: weak references
 
@@ -73,31 +73,39 @@ class Region:
         key = (training, bool(held)) + tuple(
             (a.shape, a.stride(), a.dtype, a.device) if isinstance(a, torch.Tensor) else a for a in args)
         step = self.plans.get(key)
-        if step is not None:
-            step.collect()
-        if step is None or step.stale:
-            reserve = step.learned if step else 0
-            if self.plans and training:
-                log.info("ckpt: plans for shapes number %d", len(self.plans) + 1)
-            step = self.plans[key] = Step(self.graph_module, args, self.options, int(held), reserve)
+        if step is None or step.learned is not step.known:
+            step = self.plans[key] = Step(self.graph_module, args, self.options, int(held), step.learned if step else Learned())
         return step(args)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What only a step that ran can tell.
+
+    reserve   bytes that it took beyond its prediction and its budget
+    dropped   indices of forward's outputs that its caller does not keep until backward ends
+    """
+
+    reserve: int = 0
+    dropped: tuple = ()
 
 
 class Step:
     """A planned step: forward, what PyTorch does between, backward.
 
     plan            of _lib, or None: nothing to plan
-    measured_bytes  its peak when it last was measured; None: not yet
-    stale           it took more than its budget: to be planned again, with `learned` bytes in reserve
+    measured_bytes  its peak when it was measured; None: not yet
+    known, learned  before and after it was measured; where they differ, it is to be planned anew
     """
 
-    def __init__(self, graph_module, args, options, held, reserve):
-        self.options, self.held, self.reserve = options, held, reserve
-        self.plan = self.joint = self.measured_bytes = self.outside_measured = None
-        self.stale, self.learned, self._meter = False, 0, None
-        self.seconds = {}
+    def __init__(self, graph_module, args, options, held, known):
+        self.options, self.known, self.learned = options, known, known
+        self.plan = self.joint = self.measured_bytes = self._meter = None
+        self.seconds, self._returned = {}, []
         self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
         self.static = static_blocks(args, options, held)
+        if known.reserve:
+            self.static.append(("learned", known.reserve))
         self.parameters = [weakref.ref(a) for a in args if isinstance(a, torch.nn.Parameter)]
         start = time.monotonic()
         # Tracing runs the model's code on tensors without memory; what it draws is not drawn.
@@ -112,9 +120,6 @@ class Step:
             self._tell()
 
     def __call__(self, args):
-        if self.plan and self.measured_bytes is None and self._meter is None and self.options.get("measure", True):
-            meter = _measure.StepMeter(self.device)
-            self._meter = meter if meter.start() else None
         return self.run(*args)
 
     def tell(self, text):
@@ -129,38 +134,66 @@ class Step:
         costs = _measure.Costs().of(joint, self.tell)
         self.seconds["measuring"] = time.monotonic() - start
         start = time.monotonic()
-        self.graph = joint.graph("step", self.static, costs, self.reserve)
+        self.graph = joint.graph("step", self.static, costs, self.known.dropped)
         self.plan = make_plan(self.graph, self.options, self.tell)
         self.seconds["planning"] = time.monotonic() - start
         return rewrite(joint, self.plan.steps, num_fwd_outputs)
 
     def _forward(self, module, inputs):
-        return compile_graph(module)
+        run = compile_graph(module)
+
+        def forward(args):
+            self._meter = None
+            if self.measured_bytes is not None or not self.options.get("measure", True):
+                return run(args)
+            meter = _measure.StepMeter(self.device)
+            if not meter.possible():
+                return run(args)
+            out, self._left = meter.run(run, args, 0)
+            self._meter = meter
+            self._returned = [(i, StorageWeakRef(x.untyped_storage()), x.untyped_storage().nbytes())
+                              for i, x in enumerate(out[:len(self.joint.fwd)])
+                              if i >= self.joint.mutations and isinstance(x, torch.Tensor)]
+            return out
+        forward._boxed_call = True
+        return forward if self.plan else run
 
     def _backward(self, module, inputs):
         run = compile_graph(module)
 
-        def backward(args):
-            if self._meter is not None and not self._meter.ended:
-                torch.autograd.Variable._execution_engine.queue_callback(self._meter.end)
+        def measured(args):
+            # The profiler counts the end of what it saw begin, and takes another block at the same address for it. So
+            # the tangents, which it did not see, are copied, and stay until it stops.
+            for i in range(len(args) - len(self.joint.tangents), len(args)):
+                args[i] = args[i].clone() if isinstance(args[i], torch.Tensor) else args[i]
             return run(args)
+
+        def backward(args):
+            if self._meter is None:
+                return run(args)
+            gone = sum(nbytes for _, storage, nbytes in self._returned if storage.expired())
+            unseen = args[len(args) - len(self.joint.tangents):]
+            out, _ = self._meter.run(measured, args, self._left - gone)
+            del unseen
+            self._learn()
+            return out
         backward._boxed_call = True
         return backward
 
-    # ---- predicted and measured ----
-
-    def collect(self):
-        """Take the measurement of a step that has ended, if there is one."""
-        if self._meter is None or not self._meter.ended:
-            return
-        self.measured_bytes = self._meter.collect() + sum(b for _, b in self.static)
-        self._meter = None
+    def _learn(self):
+        """From a step that was measured."""
+        self.measured_bytes = self._meter.peak + sum(b for name, b in self.static if name != "learned")
+        dropped = tuple(i for i, storage, _ in self._returned if storage.expired())
         predicted, budget = self.plan.summary["peak_bytes"], self.plan.summary["budget_bytes"]
         self.tell(f"measured peak {size(self.measured_bytes)}, {100 * (self.measured_bytes / predicted - 1):+.2f} % of "
                   f"predicted")
-        if budget and self.measured_bytes > budget:
-            self.learned, self.stale = self.reserve + self.measured_bytes - predicted, True
-            self.tell(f"that is {size(self.measured_bytes - budget)} over the budget; the next step is planned anew")
+        if dropped != self.known.dropped and predicted - self.measured_bytes > predicted // 200:
+            self.learned = replace(self.known, dropped=dropped)
+            self.tell("outputs of the model are not kept until backward ends: the next step is planned anew without them")
+        elif budget and self.measured_bytes > budget:
+            self.learned = replace(self.known, reserve=self.known.reserve + self.measured_bytes - predicted)
+            self.tell(f"that is {size(self.measured_bytes - budget)} over the budget: the next step is planned anew")
+        self._meter, self._returned = None, []
 
     def _tell(self):
         s = self.plan.summary

@@ -6,6 +6,7 @@ same holds for what is read of inputs that the step changes (batch norm's statis
 PyTorch does between forward and backward, the loss of a caller, is one op that reads the outputs and writes the tangents.
 """
 
+import inspect
 import operator
 import re
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 OUTSIDE = "outside"
+# Newer versions of PyTorch hand the tangents to backward in a list, which gives each of them up when it is taken.
+TANGENTS_ARE_GIVEN_UP = "boxed_grads_call" in inspect.getsource(torch.autograd.function)
 
 
 class Unsupported(RuntimeError):
@@ -216,27 +219,31 @@ class Joint:
         self.ops.append(op)
         self.outside = op
 
-    def outputs(self):
-        """Storages that are in memory at the end: what forward returns, the tangents, the gradients."""
+    def outputs(self, dropped=()):
+        """Storages that are in memory at the end: what forward returns, but for what the caller drops, and the gradients.
+
+        dropped   indices of forward's outputs that are gone when backward ends
+        """
+        returned = [n for i, n in enumerate(self.fwd) if i >= self.mutations and i not in dropped]
         found = []
-        for node in [*self.fwd[self.mutations:], *self.tangents, *self.bwd]:
+        for node in [*returned, *([] if TANGENTS_ARE_GIVEN_UP else self.tangents), *self.bwd]:
             if isinstance(node, Node):
                 found += [s for s in self._needs(node) if s not in found]
         return found
 
-    def graph(self, name, static, costs, outside_bytes=0):
+    def graph(self, name, static, costs, dropped=()):
         """The ckpt-graph.
 
         static          [(name, bytes)]
         costs           Op of a node -> (ns, bytes of workspace, {storage: bytes that its outputs really take})
-        outside_bytes   that PyTorch takes between forward and backward
+        dropped         as of outputs()
         """
         cost = {id(op): costs(op) for op in self.ops if op.kind == "node"}
         sizes = {s: size for _, _, real in cost.values() for s, size in real.items()}
         text = lambda keys: [self.buffers[s][0] for s in keys]  # noqa: E731
         ops = []
         for op in self.ops:
-            ns, workspace, _ = cost.get(id(op), (0, outside_bytes if op.kind == "outside" else 0, {}))
+            ns, workspace, _ = cost.get(id(op), (0, 0, {}))
             row = {"name": op.name, "phase": "backward" if op.backward else "forward", "time_ns": max(1, ns),
                    "reads": text(op.reads), "writes": text(op.writes), "workspace_bytes": workspace,
                    "recompute": op.recompute, "op": op.kind if op.node is None else str(op.node.target)}
@@ -246,7 +253,7 @@ class Joint:
         buffers = [{"name": label, "bytes": sizes.get(s, size), "kind": kind}
                    for s, (label, size, kind) in self.buffers.items()]
         return {"format": "ckpt-graph/1", "name": name, "static": [{"name": n, "bytes": b} for n, b in static],
-                "buffers": buffers, "ops": ops, "outputs": text(self.outputs())}
+                "buffers": buffers, "ops": ops, "outputs": text(self.outputs(dropped))}
 
 
 def device_of(node):

@@ -19,6 +19,7 @@ from torch.fx import Node, map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ._random import functions
 from ._joint import device_of, storage_of, storages, tensors
 
 SECONDS_QUIET = 2  # measuring that takes longer says how far it is
@@ -38,9 +39,10 @@ def cache_file(device):
 
 def _processor():
     with contextlib.suppress(OSError):
-        for line in open("/proc/cpuinfo", encoding="utf-8"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
     return "cpu"
 
 
@@ -76,7 +78,7 @@ class _Case:
         self.arguments, self.keywords = pytree.tree_map(_real, arguments)
 
     def run(self):
-        return self.node.target(*self.arguments, **self.keywords)
+        return functions.get(self.node.target, self.node.target)(*self.arguments, **self.keywords)
 
 
 def _bytes_of(case, out):
@@ -113,6 +115,11 @@ class MemoryEvents:
                 now += nbytes
                 peak = max(peak, now)
         return peak
+
+
+    def left(self, start_ns, end_ns):
+        """Bytes beyond what was there at `start_ns`, at `end_ns`."""
+        return sum(nbytes for at, nbytes in self._events if start_ns <= at <= end_ns)
 
 
 @contextlib.contextmanager
@@ -274,37 +281,37 @@ def _write(path, rows):
 
 
 class StepMeter:
-    """The most bytes that PyTorch allocated beyond what was there, from start() to end(); collect() gives it.
+    """The most bytes that PyTorch allocated beyond what was there when forward began.
 
-    Between end() and collect() the caller's own code may run. The profiler must not be stopped inside a backward pass:
-    PyTorch would put it back.
+    On a GPU that is what its allocator counts until the end of backward. On the CPU the profiler counts, once for forward
+    and once for backward: stopped anywhere else, PyTorch 2.15 lets it write into memory that it has given back. So what
+    the caller allocates between the two is not seen there; the tangents are known.
     """
 
     def __init__(self, device):
-        self.device, self.ended = device, False
+        self.device, self.peak, self._before = device, 0, 0
 
-    def start(self):
+    def possible(self):
         """False: somebody else is profiling."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-            self._before = torch.cuda.memory_allocated(self.device)
-            return True
-        if torch.autograd._profiler_enabled():
-            return False
-        self._events = MemoryEvents()
-        self._events.start()
-        self._start = time.time_ns()
-        return True
+        return self.device.type == "cuda" or not torch.autograd._profiler_enabled()
 
-    def end(self):
-        self.ended = True
+    def run(self, part, args, base):
+        """part(args), measured; `base` bytes of it were there already beyond what was there before forward. Gives its
+        result and what it left behind."""
         if self.device.type == "cuda":
-            self._peak = torch.cuda.max_memory_allocated(self.device) - self._before
-        else:
-            self._end = time.time_ns()
-
-    def collect(self):
-        if self.device.type == "cuda":
-            return self._peak
-        self._events.stop()
-        return self._events.peak(self._start, self._end)
+            if not base:
+                torch.cuda.reset_peak_memory_stats(self.device)
+                self._before = torch.cuda.memory_allocated(self.device)
+            out = part(args)
+            self.peak = torch.cuda.max_memory_allocated(self.device) - self._before
+            return out, 1
+        events = MemoryEvents()
+        events.start()
+        start = time.time_ns()
+        try:
+            out = part(args)
+        finally:
+            end = time.time_ns()
+            events.stop()
+        self.peak = max(self.peak, base + events.peak(start, end))
+        return out, base + events.left(start, end)

@@ -17,8 +17,9 @@ class Report:
         s = step.plan.summary
         self._step = step
         self.predicted_peak_bytes, self.keep_all_peak_bytes = s["peak_bytes"], s["keep_all_peak_bytes"]
-        self.measured_peak_bytes, self.static_bytes = step.measured_bytes, s["static_bytes"]
-        self.budget_bytes, self.static = s["budget_bytes"], dict(step.static)
+        self.measured_peak_bytes, self.budget_bytes = step.measured_bytes, s["budget_bytes"]
+        self.static = {name: nbytes for name, nbytes in step.static if name != "learned"}
+        self.static_bytes = sum(self.static.values())
         self.overhead = s["time_ns"] / max(1, s["keep_all_time_ns"]) - 1
         self.gap = s["time_ns"] / s["bound_ns"] - 1 if s["bound_ns"] else None
         self.seconds, self.recomputed = dict(step.seconds), {}
@@ -61,6 +62,5 @@ def report(model):
     for reference in reversed(_backend.steps):
         step = reference()
         if step is not None and any(p() is not None and id(p()) in wanted for p in step.parameters):
-            step.collect()
             return Report(step)
     raise LookupError("this model has no plan yet: it is made at the first forward pass that needs gradients")

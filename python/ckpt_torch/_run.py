@@ -4,6 +4,8 @@ import operator
 
 from torch.fx import Node
 
+from ._random import functions
+
 
 class _Constants:
     def __init__(self):
@@ -51,7 +53,7 @@ def compile_graph(module):
             else:
                 keywords = "".join(f", {k}={text(v)}" for k, v in node.kwargs.items())
                 positional = ", ".join(text(a) for a in node.args)
-                target = constants.name(getattr(node.target, "_op", node.target))
+                target = constants.name(functions.get(node.target) or getattr(node.target, "_op", node.target))
                 lines.append(f"{names[node]} = {target}({(positional + keywords).removeprefix(', ')})")
         elif node.op == "output":
             lines.append(f"return {text(list(node.args[0]))}")

@@ -60,7 +60,7 @@ cmake -DSOURCE_DIR="$top" -DOUTPUT="$there/commit.c" -P "$top/cmake/ckpt_commit.
 grep -qF "\"$(cat "$top/prebuilt/commit")\"" "$there/commit.c" || fail "commit: $(cat "$there/commit.c")"
 cmake -S "$top" -B "$there/build" -DCKPT_CUDA=OFF -DCKPT_MPI=OFF -DCKPT_PICTURES=OFF "-DCMAKE_PREFIX_PATH=$top/.deps" \
     "-DPKG_CONFIG_EXECUTABLE=$top/.deps/bin/pkg-config" >cmake.log 2>&1 || fail "configure: $(tail -n 5 cmake.log)"
-for what in DNNL_LIBRARY DNNL_INCLUDE_DIR GLPK_LIBRARY GLPK_INCLUDE_DIR pkgcfg_lib_JANSSON_jansson pkgcfg_lib_LIBMD_md pkgcfg_lib_CMOCKA_cmocka; do
+for what in DNNL_LIBRARY DNNL_INCLUDE_DIR GLPK_LIBRARY GLPK_INCLUDE_DIR pkgcfg_lib_JANSSON_jansson pkgcfg_lib_CMOCKA_cmocka; do
     grep -q "^$what:[A-Z]*=$top/.deps/" "$there/build/CMakeCache.txt" || fail "$(grep "^$what" "$there/build/CMakeCache.txt")"
 done
 for library in "$top"/.deps/lib/*.so; do [ -e "$library" ] || fail "$library leads nowhere"; done

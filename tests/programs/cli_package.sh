@@ -15,7 +15,7 @@ mkdir -p "$work/root"
 for package in ckpt libckpt0 libckpt-dev; do
     dpkg-deb -x "$work"/${package}_*.deb "$work/root"
 done
-dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q libmd0 || fail "$(dpkg-deb -I "$work"/ckpt_*.deb)"
+dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q libc6 || fail "$(dpkg-deb -I "$work"/ckpt_*.deb)"
 [ "$(dpkg-deb -f "$work"/ckpt_*.deb Version)" = "$("$bin/ckpt-plan" --version | cut -d' ' -f2)" ] || fail "version"
 for program in $(cd "$bin" && ls | grep -x 'ckpt-[a-z]*'); do
     [ -x "$work/root/usr/bin/$program" ] || fail "no $program"
@@ -27,7 +27,7 @@ done
 [ -e "$work/root/usr/include/ckpt.h" ] || fail "no header"
 [ -n "$(find "$work/root" -name libckpt.so.0)" ] || fail "no libckpt.so.0"
 dpkg-deb -f "$work"/ckpt_*.deb Depends | grep -q libglpk || fail "$(dpkg-deb -I "$work"/ckpt_*.deb)"
-dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q libmd0 || fail "$(dpkg-deb -I "$work"/libckpt0_*.deb)"
+dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q libc6 || fail "$(dpkg-deb -I "$work"/libckpt0_*.deb)"
 ! dpkg-deb -f "$work"/libckpt0_*.deb Depends | grep -q 'glpk\|gomp\|dnnl' || fail "libckpt0 depends on too much"
 "$work/root/usr/bin/ckpt-plan" --budget 60% "$work/root/usr/share/ckpt/models/byte-gpt.json" -o "$work/plan.json" >/dev/null
 said=$("$work/root/usr/bin/ckpt-plan" --strategy ilp --effort 0 --budget 100% "$work/root/usr/share/ckpt/models/mlp.json" 2>&1 >/dev/null) && [ -z "$said" ] ||

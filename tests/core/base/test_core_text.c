@@ -149,6 +149,19 @@ static void test_digest_is_sha256(void **state)
     digest = ckpt_digest_create();
     ckpt_digest_end(digest, text);
     assert_string_equal(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    ckpt_digest_once(two_blocks, sizeof two_blocks - 1, text);
+    assert_string_equal(text, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    static char million[1000000];
+    memset(million, 'a', sizeof million);
+    for (size_t piece = 1; piece < 300; piece = 3 * piece + 1) { /* pieces that end within, at and beyond blocks */
+        digest = ckpt_digest_create();
+        for (size_t at = 0; at < sizeof million; at += piece) {
+            ckpt_digest_add(digest, million + at, at + piece < sizeof million ? piece : sizeof million - at);
+        }
+        ckpt_digest_end(digest, text);
+        assert_string_equal(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    }
     assert_int_equal(ckpt_memory_live(), 0);
 }
 

@@ -1,0 +1,164 @@
+"""Budgets, predictions, reports and refusals."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from steps import LEAST, compiled
+from torch import nn
+
+import ckpt_torch
+
+X = torch.randn(64, 32, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def deep(blocks=8, width=32):
+    return nn.Sequential(*[layer for _ in range(blocks) for layer in (nn.Linear(width, width), nn.GELU(), nn.Dropout(0.1))])
+
+
+def peak_of(step):
+    """The most bytes of PyTorch's own memory events beyond what was there, in a whole step."""
+    with torch.autograd.profiler.profile(use_cpu=True, profile_memory=True) as profile:
+        step()
+    now = peak = 0
+    for event in sorted((e for e in profile.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    return peak
+
+
+@pytest.mark.parametrize("budget", ["100%", "80%", LEAST])
+def test_predicted_is_measured(budget):
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(inplace=True), nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16),
+                          nn.ReLU(inplace=True), nn.Dropout(0.2), nn.Flatten(), nn.Linear(16 * 28 * 28, 4))
+    image = torch.randn(8, 3, 32, 32)
+    run = compiled(model, budget)
+
+    def step():
+        run(image).sum().backward()
+        model.zero_grad()
+    for _ in range(3):  # measured, planned anew where outputs are not kept
+        step()
+    report = ckpt_torch.report(run)
+    static = sum(x.numel() * x.element_size() for x in [image, *model.state_dict().values()])
+    assert report.static_bytes == static
+    assert abs(report.measured_peak_bytes / report.predicted_peak_bytes - 1) < 0.01
+    assert abs((static + peak_of(step)) / report.predicted_peak_bytes - 1) < 0.01
+    assert report.predicted_peak_bytes <= report.budget_bytes or budget == "100%"
+
+
+def test_less_budget_takes_less_and_more_time():
+    model, reports = deep(), []
+    for budget in "100%", "80%", "70%":
+        torch._dynamo.reset()
+        run = compiled(model, budget)
+        run(X).sum().backward()
+        reports.append(ckpt_torch.report(run))
+    peaks = [r.measured_peak_bytes for r in reports]
+    assert peaks[0] > peaks[1] > peaks[2]
+    assert reports[0].overhead == 0 and not reports[0].recomputed
+    assert reports[2].overhead > 0 and set(reports[2].recomputed) <= {name for name, _ in model.named_modules()}
+    assert "recomputed" in str(reports[2])
+
+
+def test_infeasible_names_the_least_budget():
+    model = deep()
+    with pytest.raises(ckpt_torch.Infeasible) as refused:
+        torch.compile(model, backend="ckpt", options={"budget": "10kB", "quiet": True})(X)
+    least = refused.value.least_budget_bytes
+    assert 10_000 < refused.value.no_schedule_below_bytes <= least and str(least) in str(refused.value)
+    torch._dynamo.reset()
+    run = compiled(model, f"{least}B")
+    run(X).sum().backward()
+    assert ckpt_torch.report(run).measured_peak_bytes <= least
+    torch._dynamo.reset()
+    model.zero_grad()
+    with pytest.warns(UserWarning, match=str(least)):
+        compiled(model, "10kB")(X)
+
+
+@pytest.mark.parametrize("optimizer, tensors", [(lambda p: torch.optim.AdamW(p), 2), (lambda p: torch.optim.SGD(p, momentum=0.9), 1),
+                                                (lambda p: torch.optim.SGD(p), 0), (lambda p: torch.optim.Adagrad(p), 1)])
+def test_optimizer_state_counts(optimizer, tensors):
+    model = deep(2)
+    opt = optimizer(model.parameters())
+    run = compiled(model, "100%", optimizer=opt)
+    run(X).sum().backward()
+    before = ckpt_torch.report(run).static.get("optimizer", 0)
+    opt.step()
+    state = sum(x.numel() * x.element_size() for values in opt.state.values() for x in values.values() if isinstance(x, torch.Tensor))
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    assert before == state and tensors * weights <= state < tensors * weights + 1000
+
+
+def test_auto_checkpoint_is_the_same():
+    model = deep()
+    opt = torch.optim.AdamW(model.parameters())
+    run = ckpt_torch.auto_checkpoint(model, budget="80%", optimizer=opt, example_inputs=(X,), quiet=True)
+    report = ckpt_torch.report(run)
+    assert report.static["optimizer"] > 0 and report.predicted_peak_bytes <= 0.8 * report.keep_all_peak_bytes
+    assert report.measured_peak_bytes is None
+    run(X).sum().backward()
+    assert ckpt_torch.report(run).measured_peak_bytes
+
+
+def test_saved_files_are_for_the_programs(tmp_path):
+    run = compiled(deep(), "80%")
+    run(X).sum().backward()
+    folder = ckpt_torch.report(run).save(tmp_path / "plan")
+    kinds = {f.name: json.loads(f.read_text())["format"] for f in folder.iterdir()}
+    assert kinds == {"graph.json": "ckpt-graph/1", "plan.json": "ckpt-plan/1", "predicted.json": "ckpt-trace/1"}
+    layers = json.loads((folder / "plan.json").read_text())["layers"]
+    assert layers["0"] in ("keep", "recompute")
+
+
+def test_every_shape_has_a_plan():
+    run = compiled(deep(), "80%")
+    for rows in 64, 32, 64, 48:
+        run(X[:rows]).sum().backward()
+    assert ckpt_torch.report(run).predicted_peak_bytes
+
+
+def test_graph_breaks_are_refused_with_their_place():
+    class Breaks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(32, 32)
+
+        def forward(self, x):
+            y = self.a(x)
+            torch._dynamo.graph_break()
+            return self.a(y)
+    with pytest.raises(Exception, match=r"breaks it at .*test_plans.py:\d+"):
+        compiled(Breaks(), "80%")(X)
+
+
+def test_shapes_that_depend_on_data_are_refused():
+    class Depends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(32, 32)
+
+        def forward(self, x):
+            return self.a(x)[x[:, 0] > 0]
+    with pytest.raises(Exception):
+        torch.compile(Depends(), backend="ckpt", fullgraph=True, options={"budget": "1GB", "quiet": True})(X)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(Exception, match="no option bugdet"):
+        torch.compile(deep(), backend="ckpt", options={"bugdet": "1GB"})(X)
+
+
+def test_a_model_without_a_plan_has_no_report():
+    with pytest.raises(LookupError):
+        ckpt_torch.report(deep())
