@@ -260,10 +260,35 @@ static ckpt_kernel_args complete(const ckpt_device *device, const ckpt_bound_ker
     return own;
 }
 
+/* A plan may be from a profile of another machine. */
+static ckpt_code check_measured(const ckpt_bound_kernel *bound, const ckpt_kernel_args *args, ckpt_bytes staging,
+                                ckpt_err *err)
+{
+    if (args->way == NULL || !args->way->measured) {
+        return CKPT_OK;
+    }
+    const ckpt_bytes needed = bound->kernel->way_workspace(bound->node, bound->state, args->way);
+    if (needed == CKPT_WAY_ABSENT) {
+        return CKPT_FAIL(
+            err, CKPT_DEVICE,
+            "layer %s (%s): the plan wants the variant \"%s\", which this device lacks: profile and plan again",
+            bound->node->name, bound->node->op->name, args->way->name);
+    }
+    if (args->workspace_bytes < staging + needed) {
+        return CKPT_FAIL(err, CKPT_DEVICE,
+                         "layer %s (%s): the variant \"%s\" needs %lld bytes of workspace, the plan gives %lld: "
+                         "profile and plan again",
+                         bound->node->name, bound->node->op->name, args->way->name, (long long)(staging + needed),
+                         (long long)args->workspace_bytes);
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args,
                               ckpt_err *err)
 {
     const ckpt_kernel_args own = complete(device, bound, args);
+    CKPT_TRY(check_measured(bound, args, 0, err));
     CKPT_TRY_WHILE(err, bound->kernel->forward(&own, err), "running layer %s", bound->node->name);
     return CKPT_OK;
 }
@@ -300,7 +325,10 @@ static ckpt_code backward_staged(ckpt_device *device, const ckpt_bound_kernel *b
 {
     const ckpt_node *const node = bound->node;
     const bool states = args->way != NULL && args->way->workspace_bytes >= 0;
-    const ckpt_bytes needed = states ? args->way->workspace_bytes : bound->backward_workspace_bytes;
+    const bool measured = args->way != NULL && args->way->measured;
+    const ckpt_bytes needed = states     ? args->way->workspace_bytes
+                              : measured ? 0 /* checked before */
+                                         : bound->backward_workspace_bytes;
     if (args->workspace_bytes < staging + needed) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "layer %s (%s): backward needs %lld bytes of workspace, %lld of them to stage "
@@ -344,6 +372,7 @@ ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound_kernel *bou
                                ckpt_err *err)
 {
     const ckpt_bytes staging = ckpt_staging_bytes(bound->node, args->grad_in_adds, args->grad_param_adds);
+    CKPT_TRY(check_measured(bound, args, staging, err));
     if (staging > 0) {
         return backward_staged(device, bound, args, staging, err);
     }

@@ -27,7 +27,7 @@
 #include "ops/op.h"
 #include "ops/optimizer.h"
 
-enum { CKPT_TUNING_TEXT = 256 };
+enum { CKPT_TUNING_TEXT = 256, CKPT_WAY_ABSENT = -2 };
 
 /* Is it that way? `way` NULL: the own way, which has no name here. */
 static inline bool ckpt_way_is(const ckpt_way *way, const char *name)
@@ -83,6 +83,9 @@ typedef struct ckpt_kernel {
     void (*release)(void *state);
     /* Bytes that the chosen algorithms use. NULL: none. */
     void (*workspace)(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward);
+    /* Bytes of a run in this way of the node, which is `measured`; CKPT_WAY_ABSENT: it cannot be run here. NULL: the node
+     * has no such way. */
+    ckpt_bytes (*way_workspace)(const ckpt_node *node, const void *state, const ckpt_way *way);
     /* Why the layer is slower than a user might expect: one line that lives as long as the state; "": it is not. NULL:
      * never. */
     const char *(*remark)(const void *state);

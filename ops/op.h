@@ -64,7 +64,9 @@ typedef struct ckpt_stat {
 typedef struct ckpt_way {
     const char *name; /* unique among those of its direction; kernels know ways by it */
     bool backward;
-    bool inexact;               /* other bits than those of the node's own way */
+    bool inexact; /* other bits than those of the node's own way */
+    /* Chosen only where a profile has measured it: not every device has it, and the kernel alone knows its workspace. */
+    bool measured;
     uint64_t in, out;           /* backward: inputs and outputs it reads */
     uint64_t saved;             /* forward: saved tensors it writes; backward: those it reads */
     ckpt_flop flop;             /* 0 from infer: as the own way */

@@ -201,9 +201,10 @@ static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
 
 ckpt_bytes ckpt_bench_way_workspace(const ckpt_bench *bench, const ckpt_way *way)
 {
-    return way->workspace_bytes >= 0 ? way->workspace_bytes
-           : way->backward           ? bench->bound.backward_workspace_bytes
-                                     : bench->bound.forward_workspace_bytes;
+    return way->measured               ? bench->bound.kernel->way_workspace(bench->node, bench->bound.state, way)
+           : way->workspace_bytes >= 0 ? way->workspace_bytes
+           : way->backward             ? bench->bound.backward_workspace_bytes
+                                       : bench->bound.forward_workspace_bytes;
 }
 
 /* Of a run in a way that states its workspace, else `own`. */
@@ -211,7 +212,9 @@ static ckpt_bytes workspace_of(const ckpt_bench *bench, ckpt_bytes own)
 {
     const ckpt_way *const way = bench->args.way;
     const ckpt_bytes staging = ckpt_staging_bytes(bench->node, bench->args.grad_in_adds, bench->args.grad_param_adds);
-    return way == NULL || way->workspace_bytes < 0 ? own : way->workspace_bytes + (way->backward ? staging : 0);
+    return way == NULL || (way->workspace_bytes < 0 && !way->measured)
+               ? own
+               : ckpt_bench_way_workspace(bench, way) + (way->backward ? staging : 0);
 }
 
 ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direction, ckpt_err *err)

@@ -248,12 +248,14 @@ static ckpt_code time_ways(ckpt_profiling *profiling, ckpt_bench *bench, int ind
         if (node->way[i].backward != (direction == CKPT_DIRECTION_BACKWARD)) {
             continue;
         }
+        const ckpt_bytes workspace = ckpt_bench_way_workspace(bench, &node->way[i]);
+        if (workspace == CKPT_WAY_ABSENT) {
+            continue;
+        }
         ckpt_profile_way *const way = &row->way[row->way_count++];
         ckpt_joined joined = {0};
         bench->args.way = &node->way[i];
-        *way = (ckpt_profile_way){.direction = direction,
-                                  .name = node->way[i].name,
-                                  .workspace_bytes = ckpt_bench_way_workspace(bench, &node->way[i])};
+        *way = (ckpt_profile_way){.direction = direction, .name = node->way[i].name, .workspace_bytes = workspace};
         CKPT_TRY(time_direction(profiling, bench, index, direction, &joined, &way->timing, err));
     }
     bench->args.way = NULL;

@@ -202,38 +202,40 @@ static ckpt_code wire_copy(const ckpt_wiring *wiring, int s, ckpt_action *action
     return CKPT_OK;
 }
 
-/* Per node the smallest workspace of its runs in ways without a workspace of their own, less what staging takes; -1:
- * it never runs so. */
+enum { ONLY_OTHER_WAYS = -1, NEVER_RUNS = -2 };
+
+/* Per node the smallest workspace of its runs in ways without a workspace of their own, less what staging takes. */
 static void given_workspaces(const ckpt_wiring *wiring, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_lowered *const lowered = program->lowered;
     for (int n = 0; n < lowered->network->node_count; n++) {
-        forward[n] = backward[n] = -1;
+        forward[n] = backward[n] = NEVER_RUNS;
     }
     for (int s = 0; s < program->plan->step_count; s++) {
         const ckpt_step *const step = &program->plan->step[s];
         if (step->kind != CKPT_RUN || lowered->op_role[step->target].task != CKPT_TASK_LAYER) {
             continue;
         }
+        const ckpt_op_role *const role = &lowered->op_role[step->target];
+        if (role->phase != CKPT_FORWARD && role->phase != CKPT_BACKWARD) {
+            continue;
+        }
+        ckpt_bytes *const least = role->phase == CKPT_FORWARD ? &forward[role->node] : &backward[role->node];
         const ckpt_way *const way = ckpt_wire_way(program, step);
-        if (way != NULL && way->workspace_bytes >= 0) {
+        if (way != NULL && (way->workspace_bytes >= 0 || way->measured)) {
+            *least = *least == NEVER_RUNS ? ONLY_OTHER_WAYS : *least;
             continue;
         }
         ckpt_bytes bytes = 0;
         for (int i = wiring->allocations.first[s]; i < wiring->allocations.first[s + 1]; i++) {
             bytes += wiring->allocations.by_step[i]->buffer < 0 ? wiring->allocations.by_step[i]->bytes : 0;
         }
-        const ckpt_op_role *const role = &lowered->op_role[step->target];
-        if (role->phase == CKPT_FORWARD && (forward[role->node] < 0 || bytes < forward[role->node])) {
-            forward[role->node] = bytes;
-        } else if (role->phase == CKPT_BACKWARD) {
+        if (role->phase == CKPT_BACKWARD) {
             bytes -= ckpt_staging_bytes(&lowered->network->node[role->node], role->grad_in_adds, role->grad_param_adds);
             bytes = bytes < 0 ? 0 : bytes;
-            if (backward[role->node] < 0 || bytes < backward[role->node]) {
-                backward[role->node] = bytes;
-            }
         }
+        *least = *least < 0 || bytes < *least ? bytes : *least;
     }
 }
 
@@ -261,12 +263,13 @@ static ckpt_code bind_nodes(const ckpt_wiring *wiring, ckpt_err *err)
     program->bound = bound;
     given_workspaces(wiring, forward, backward);
     for (int n = 0; n < network->node_count; n++) {
-        if (forward[n] < 0 && backward[n] < 0) {
+        if (forward[n] == NEVER_RUNS && backward[n] == NEVER_RUNS) {
             continue; /* an alias */
         }
+        const ckpt_bytes given[] = {forward[n] < 0 ? -1 : forward[n], backward[n] < 0 ? -1 : backward[n]};
         CKPT_TRY_WHILE(
             err,
-            ckpt_device_bind(program->device, &network->node[n], forward[n], backward[n],
+            ckpt_device_bind(program->device, &network->node[n], given[0], given[1],
                              algorithms_of(program->plan, network->node[n].name), &bound[n], err),
             "fitting layer %s into its workspace (a plan must be made with the same --threads; or profile the "
             "model and plan with --profile)",

@@ -1,4 +1,4 @@
-/* conv2d on the CPU by oneDNN's convolutions, channels last. A convolution with 1 x 1 filters and no padding runs as a
+/* conv2d on the CPU by oneDNN's convolutions, channels last, directly or by Winograd's. A convolution with 1 x 1 filters and no padding runs as a
  * matrix product over pixels, whose weights need no reordering. With a stride, its input pixels are first gathered into
  * the workspace. */
 #include <string.h>
@@ -10,6 +10,8 @@
 
 typedef struct conv2d {
     ckpt_dnn *forward, *input, *weight;
+    /* Of the way "winograd"; NULL: oneDNN has none here. Where it has one of backward's two, the other is the own. */
+    ckpt_dnn *fast_forward, *fast_input, *fast_weight;
     bool product;            /* the calls are matrix products */
     ckpt_bytes gather_bytes; /* of pixels gathered at the start of the workspace; 0: not gathered */
 } conv2d;
@@ -64,6 +66,15 @@ static ckpt_code fill_product(conv2d *state, const ckpt_node *node, const ckpt_d
     return CKPT_OK;
 }
 
+/* What the library refuses is left out; other errors count. */
+static ckpt_code add_fast(const ckpt_node *node, const ckpt_dnn_shape *s, ckpt_dnn_direction direction, ckpt_dnn **made,
+                          ckpt_err *err)
+{
+    ckpt_err refusal = {0};
+    const ckpt_code code = ckpt_dnn_winograd(s, direction, node->threads, made, &refusal);
+    return code == CKPT_OK || code == CKPT_DEVICE ? CKPT_OK : CKPT_FAIL(err, code, "%s", refusal.msg);
+}
+
 static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, ckpt_err *err)
 {
@@ -80,7 +91,12 @@ static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt
     if ((node->grad_in & 1) != 0) {
         CKPT_TRY(ckpt_dnn_convolution(&s, CKPT_DNN_INPUT_GRADIENT, node->threads, backward, &c->input, err));
     }
-    return CKPT_OK;
+    if (ckpt_node_find_way(node, "winograd", false) == NULL) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(add_fast(node, &s, CKPT_DNN_FORWARD, &c->fast_forward, err));
+    CKPT_TRY(add_fast(node, &s, CKPT_DNN_WEIGHT_GRADIENT, &c->fast_weight, err));
+    return c->input == NULL ? CKPT_OK : add_fast(node, &s, CKPT_DNN_INPUT_GRADIENT, &c->fast_input, err);
 }
 
 static void release(void *state)
@@ -89,16 +105,38 @@ static void release(void *state)
     ckpt_dnn_destroy(c->forward);
     ckpt_dnn_destroy(c->input);
     ckpt_dnn_destroy(c->weight);
+    ckpt_dnn_destroy(c->fast_forward);
+    ckpt_dnn_destroy(c->fast_input);
+    ckpt_dnn_destroy(c->fast_weight);
+}
+
+static const ckpt_dnn *or_own(const ckpt_dnn *fast, const ckpt_dnn *own)
+{
+    return fast != NULL ? fast : own;
+}
+
+static ckpt_bytes larger(const ckpt_dnn *a, const ckpt_dnn *b)
+{
+    const ckpt_bytes first = a == NULL ? 0 : ckpt_dnn_workspace(a), second = b == NULL ? 0 : ckpt_dnn_workspace(b);
+    return first > second ? first : second;
+}
+
+static ckpt_bytes way_workspace(const ckpt_node *node, const void *state, const ckpt_way *way)
+{
+    (void)node;
+    const conv2d *const c = state;
+    const bool here = way->backward ? c->fast_weight != NULL || c->fast_input != NULL : c->fast_forward != NULL;
+    return !here           ? CKPT_WAY_ABSENT
+           : way->backward ? larger(or_own(c->fast_weight, c->weight), or_own(c->fast_input, c->input))
+                           : ckpt_dnn_workspace(c->fast_forward);
 }
 
 static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     (void)node;
     const conv2d *c = state;
-    const ckpt_bytes weight = ckpt_dnn_workspace(c->weight);
-    const ckpt_bytes input = c->input == NULL ? 0 : ckpt_dnn_workspace(c->input);
     *forward = c->gather_bytes + ckpt_dnn_workspace(c->forward);
-    *backward = c->gather_bytes + (weight > input ? weight : input);
+    *backward = c->gather_bytes + larger(c->weight, c->input);
 }
 
 /* Copies the input pixel of each output pixel, or back: then all other input pixels become zero. */
@@ -170,8 +208,9 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     if (c->product) {
         return product_forward(args, bias, err);
     }
-    return ckpt_dnn_run(c->forward, (const void *const[4]){args->in[0], args->param[0], args->out[0], bias},
-                        args->workspace, err);
+    const ckpt_dnn *const call = args->way != NULL ? c->fast_forward : c->forward;
+    return ckpt_dnn_run(call, (const void *const[4]){args->in[0], args->param[0], args->out[0], bias}, args->workspace,
+                        err);
 }
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
@@ -182,13 +221,14 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     if (c->product) {
         return product_backward(args, bias, err);
     }
-    CKPT_TRY(ckpt_dnn_run(c->weight, (const void *const[4]){args->in[0], args->grad_param[0], dy, bias},
-                          args->workspace, err));
-    if (args->grad_in[0] != NULL) {
-        CKPT_TRY(ckpt_dnn_run(c->input, (const void *const[4]){args->grad_in[0], args->param[0], dy, NULL},
-                              args->workspace, err));
-    }
-    return CKPT_OK;
+    const ckpt_dnn *const weight = args->way != NULL ? or_own(c->fast_weight, c->weight) : c->weight;
+    const ckpt_dnn *const input = args->way != NULL ? or_own(c->fast_input, c->input) : c->input;
+    CKPT_TRY(
+        ckpt_dnn_run(weight, (const void *const[4]){args->in[0], args->grad_param[0], dy, bias}, args->workspace, err));
+    return args->grad_in[0] == NULL
+               ? CKPT_OK
+               : ckpt_dnn_run(input, (const void *const[4]){args->grad_in[0], args->param[0], dy, NULL},
+                              args->workspace, err);
 }
 
 const ckpt_kernel ckpt_cpu_conv2d = {
@@ -197,6 +237,7 @@ const ckpt_kernel ckpt_cpu_conv2d = {
     .prepare = prepare,
     .release = release,
     .workspace = workspace,
+    .way_workspace = way_workspace,
     .forward = forward,
     .backward = backward,
 };

@@ -1,5 +1,6 @@
-/* The only file that knows oneDNN (2.x, C API). A call is one or two primitives: a convolution takes its weights in a
- * blocked order that it chooses itself, so it comes with a reordering from or to the plain order, as in PyTorch.
+/* The only file that knows oneDNN (2.x, C API). A call is some primitives: a convolution takes its weights in a blocked
+ * order that it chooses itself, so it comes with a reordering from or to the plain order, as in PyTorch. Winograd's
+ * takes images in blocks of 16 channels too.
  *
  * Memory objects are created without memory and get their addresses at each run. The thread count is set around
  * creation and runs, because oneDNN splits work, and therefore sums, by the current count. */
@@ -13,7 +14,7 @@
 #include "core/base/memory.h"
 #include "core/formats/tensor.h"
 
-enum { STEPS_MAX = 2, USES_MAX = 5, BINDINGS_MAX = 8, WORKSPACE = -1 };
+enum { STEPS_MAX = 4, USES_MAX = 5, BINDINGS_MAX = 11, WORKSPACE = -1 };
 
 /* A memory object and its address at a run: pointer[k], or `offset` in the workspace. */
 typedef struct binding {
@@ -33,7 +34,7 @@ struct ckpt_dnn {
     int step_count;
     binding binding[BINDINGS_MAX];
     int binding_count;
-    ckpt_bytes blocked_bytes, scratch_bytes; /* of the workspace: blocked weights, then the scratch of all steps */
+    ckpt_bytes blocked_bytes, scratch_bytes; /* of the workspace: what is reordered, then the scratch of all steps */
     int threads;
     const char *algorithm;
 };
@@ -134,7 +135,7 @@ static ckpt_code user_scratch(bool adds, dnnl_primitive_attr_t *attr, ckpt_err *
     return CKPT_OK;
 }
 
-/* Bytes of the weights if the implementation takes them in another order than they are stored in, else 0. */
+/* Bytes of a tensor if the implementation takes it in another order than it is stored in, else 0. */
 static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_memory_desc_t *plain)
 {
     if (wanted == NULL || plain == NULL || dnnl_memory_desc_equal(wanted, plain)) {
@@ -307,13 +308,15 @@ ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, co
     return make(matmul_fill, &what, threads, limit, dnn, err);
 }
 
-/* Descriptions of x, w, y, bias; of w twice: in an order that the library chooses, and as it is stored. */
+/* Descriptions of x, w, y as the library takes them (w in an order that it chooses) and as they are stored, and of the
+ * bias. */
 typedef struct convolution {
-    dnnl_memory_desc_t x, w_any, w_plain, y, bias;
+    dnnl_memory_desc_t x, x_plain, w_any, w_plain, y, y_plain, bias;
     dnnl_dims_t stride, padding;
+    dnnl_alg_kind_t algorithm;
 } convolution;
 
-static ckpt_code convolution_descs(const ckpt_dnn_shape *s, convolution *c, ckpt_err *err)
+static ckpt_code convolution_descs(const ckpt_dnn_shape *s, bool winograd, convolution *c, ckpt_err *err)
 {
     const dnnl_dims_t x = {s->batch, s->in_channels, s->in[0], s->in[1]};
     const dnnl_dims_t y = {s->batch, s->out_channels, s->out[0], s->out[1]};
@@ -330,8 +333,12 @@ static ckpt_code convolution_descs(const ckpt_dnn_shape *s, convolution *c, ckpt
     memcpy(c->stride, s->stride, sizeof s->stride);
     memcpy(c->padding, s->padding, sizeof s->padding);
     const int rank = grouped ? 5 : 4;
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->x, 4, x, dnnl_f32, dnnl_nhwc), "an input");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->y, 4, y, dnnl_f32, dnnl_nhwc), "an output");
+    const dnnl_format_tag_t images = winograd ? dnnl_nChw16c : dnnl_nhwc;
+    c->algorithm = winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->x, 4, x, dnnl_f32, images), "an input");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->x_plain, 4, x, dnnl_f32, dnnl_nhwc), "an input");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->y, 4, y, dnnl_f32, images), "an output");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->y_plain, 4, y, dnnl_f32, dnnl_nhwc), "an output");
     DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->bias, 1, bias, dnnl_f32, dnnl_x), "a bias");
     DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, rank, grouped ? w_groups : w, dnnl_f32, dnnl_format_tag_any),
             "weights");
@@ -347,9 +354,8 @@ static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution
 {
     dnnl_convolution_desc_t desc;
     const dnnl_memory_desc_t *bias = s->bias ? &c->bias : NULL;
-    dnnl_status_t status =
-        dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &c->x, &c->w_any,
-                                           bias, &c->y, c->stride, c->padding, c->padding);
+    dnnl_status_t status = dnnl_convolution_forward_desc_init(
+        &desc, dnnl_forward_training, c->algorithm, &c->x, &c->w_any, bias, &c->y, c->stride, c->padding, c->padding);
     if (status != dnnl_success) {
         return status;
     }
@@ -364,12 +370,12 @@ static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution
     }
     r.hint = hint;
     if (direction == CKPT_DNN_INPUT_GRADIENT) {
-        status = dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, &c->y,
-                                                          c->stride, c->padding, c->padding);
+        status = dnnl_convolution_backward_data_desc_init(&desc, c->algorithm, &c->x, &c->w_any, &c->y, c->stride,
+                                                          c->padding, c->padding);
     } else {
         r.weights = dnnl_query_diff_weights_md;
-        status = dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->x, &c->w_any, bias,
-                                                             &c->y, c->stride, c->padding, c->padding);
+        status = dnnl_convolution_backward_weights_desc_init(&desc, c->algorithm, &c->x, &c->w_any, bias, &c->y,
+                                                             c->stride, c->padding, c->padding);
     }
     if (status == dnnl_success) {
         status = best_fit(&r, found);
@@ -382,7 +388,7 @@ static ckpt_code add_reorder(ckpt_dnn *dnn, const dnnl_memory_desc_t *from, cons
                              int to_id, const_dnnl_primitive_attr_t attr, ckpt_err *err)
 {
     dnnl_primitive_desc_t desc = NULL;
-    DNN_TRY(err, dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr), "a reordering of weights");
+    DNN_TRY(err, dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr), "a reordering");
     const int kind[2] = {DNNL_ARG_FROM, DNNL_ARG_TO};
     const int id[2] = {from_id, to_id};
     const ckpt_code code = add_step(dnn, desc, kind, id, 2, err);
@@ -399,37 +405,41 @@ static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_dnn_shape *s, const
         [CKPT_DNN_INPUT_GRADIENT] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
         [CKPT_DNN_WEIGHT_GRADIENT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_BIAS},
     };
-    const bool writes_weights = direction == CKPT_DNN_WEIGHT_GRADIENT;
-    const dnnl_memory_desc_t *w =
-        dnnl_primitive_desc_query_md(found, writes_weights ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
-    dnn->blocked_bytes = reordered_bytes(w, &c->w_plain);
-    const bool reorder = dnn->blocked_bytes > 0;
+    static const int written_by[3] = {
+        [CKPT_DNN_FORWARD] = 2, [CKPT_DNN_INPUT_GRADIENT] = 0, [CKPT_DNN_WEIGHT_GRADIENT] = 1};
+    const int written = written_by[direction];
+    const dnnl_query_t weights = written == 1 ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+    const dnnl_memory_desc_t *const plain[3] = {&c->x_plain, &c->w_plain, &c->y_plain};
+    const dnnl_memory_desc_t *const taken[3] = {&c->x, dnnl_primitive_desc_query_md(found, weights, 0), &c->y};
     const bool bias = s->bias && direction != CKPT_DNN_INPUT_GRADIENT;
-    int id[4] = {0};
-    int plain = 0;
-    CKPT_TRY(bind(dnn, &c->x, 0, 0, &id[0], err));
-    CKPT_TRY(bind(dnn, &c->w_plain, 1, 0, &plain, err));
-    CKPT_TRY(bind(dnn, &c->y, 2, 0, &id[2], err));
-    id[1] = plain;
-    if (reorder) {
-        CKPT_TRY(bind(dnn, w, WORKSPACE, 0, &id[1], err));
+    int id[4] = {0}, plain_id[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        const ckpt_bytes bytes = reordered_bytes(taken[i], plain[i]);
+        CKPT_TRY(bind(dnn, plain[i], i, 0, &plain_id[i], err));
+        id[i] = plain_id[i];
+        if (bytes > 0) {
+            CKPT_TRY(bind(dnn, taken[i], WORKSPACE, dnn->blocked_bytes, &id[i], err));
+            dnn->blocked_bytes += bytes;
+        }
     }
     if (bias) {
         CKPT_TRY(bind(dnn, &c->bias, 3, 0, &id[3], err));
     }
-    if (reorder && !writes_weights) {
-        CKPT_TRY(add_reorder(dnn, &c->w_plain, w, plain, id[1], attr, err));
+    for (int i = 0; i < 3; i++) {
+        if (i != written && id[i] != plain_id[i]) {
+            CKPT_TRY(add_reorder(dnn, plain[i], taken[i], plain_id[i], id[i], attr, err));
+        }
     }
     CKPT_TRY(add_step(dnn, found, kinds[direction], id, bias ? 4 : 3, err));
-    if (reorder && writes_weights) {
-        CKPT_TRY(add_reorder(dnn, w, &c->w_plain, id[1], plain, attr, err));
-    }
-    return CKPT_OK;
+    return id[written] == plain_id[written]
+               ? CKPT_OK
+               : add_reorder(dnn, taken[written], plain[written], id[written], plain_id[written], attr, err);
 }
 
 typedef struct convolution_call {
     const ckpt_dnn_shape *shape;
     ckpt_dnn_direction direction;
+    bool winograd;
 } convolution_call;
 
 static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err)
@@ -437,7 +447,7 @@ static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes li
     const ckpt_dnn_shape *const shape = ((const convolution_call *)what)->shape;
     const ckpt_dnn_direction direction = ((const convolution_call *)what)->direction;
     convolution c;
-    CKPT_TRY(convolution_descs(shape, &c, err));
+    CKPT_TRY(convolution_descs(shape, ((const convolution_call *)what)->winograd, &c, err));
     dnnl_primitive_attr_t attr = NULL;
     CKPT_TRY(user_scratch(false, &attr, err));
     dnnl_primitive_desc_t found = NULL;
@@ -457,8 +467,15 @@ static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes li
 ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads, ckpt_bytes limit,
                                ckpt_dnn **dnn, ckpt_err *err)
 {
-    const convolution_call what = {shape, direction};
+    const convolution_call what = {shape, direction, false};
     return make(convolution_fill, &what, threads, limit, dnn, err);
+}
+
+ckpt_code ckpt_dnn_winograd(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads, ckpt_dnn **dnn,
+                            ckpt_err *err)
+{
+    const convolution_call what = {shape, direction, true};
+    return make(convolution_fill, &what, threads, -1, dnn, err);
 }
 
 void ckpt_dnn_destroy(ckpt_dnn *dnn)

@@ -51,6 +51,12 @@ typedef enum ckpt_dnn_direction {
 CKPT_MUST_USE ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads,
                                              ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err);
 
+/* The same by Winograd's minimal filtering F(4x4, 3x3), for 3 x 3 filters without stride and groups and channels that are
+ * multiples of 16: 36 multiplications where the definition has 144 (Lavin, Gray, CVPR 2016), other rounding, and the
+ * images reordered in the workspace. CKPT_DEVICE: the library has none for this shape or processor. */
+CKPT_MUST_USE ckpt_code ckpt_dnn_winograd(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads,
+                                          ckpt_dnn **dnn, ckpt_err *err);
+
 void ckpt_dnn_destroy(ckpt_dnn *dnn); /* NULL is fine */
 
 /* Bytes of workspace of a run; the algorithm's name in oneDNN. */

@@ -57,6 +57,22 @@ static void allow_workspace(ckpt_node *node, const ckpt_window *window, int64_t 
     node->backward_workspace_bytes = ckpt_plus(whole > partial ? whole : partial, threads);
 }
 
+/* Other bits, and a workspace for images in blocks of channels (ckpt_dnn_winograd). */
+static void add_ways(ckpt_node *node, const ckpt_window *window, int64_t groups)
+{
+    const int64_t in = node->in[0].shape.dim[1], out = node->out[0].shape.dim[1];
+    bool fits = node->threads != CKPT_ON_GPU && groups == 1 && in % 16 == 0 && out % 16 == 0;
+    for (int d = 0; d < 2; d++) {
+        fits = fits && window->kernel[d] == 3 && window->stride[d] == 1;
+    }
+    for (int backward = 0; fits && backward < 2; backward++) {
+        ckpt_way *const way = ckpt_node_add_way(node, "winograd", backward == 1);
+        way->inexact = way->measured = true;
+        way->in = backward == 1 ? node->backward_in : 0;
+        node->forward_way = node->backward_way = "direct";
+    }
+}
+
 static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
@@ -88,6 +104,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     node->forward_flop = ckpt_times(multiplies, 2);
     node->backward_flop = ckpt_times(multiplies, (node->grad_in & 1) ? 4 : 2);
     allow_workspace(node, &window, groups);
+    add_ways(node, &window, groups);
     return CKPT_OK;
 }
 

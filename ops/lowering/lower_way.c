@@ -16,6 +16,9 @@ static ckpt_ns way_time(const ckpt_lowering *l, const ckpt_node *node, const ckp
     if (measured != NULL) {
         return measured->timing.median_ns;
     }
+    if (way->measured) { /* the graph is the same with every profile, and no plan chooses it without a time */
+        return ckpt_plus(op->time_ns, 1);
+    }
     const ckpt_direction direction = way->backward ? CKPT_DIRECTION_BACKWARD : CKPT_DIRECTION_FORWARD;
     const ckpt_bytes own_moved = way->backward ? node->backward_moved_bytes : node->forward_moved_bytes;
     ckpt_op_role mine = *role;

@@ -321,8 +321,11 @@ ckpt_reads test_way_reads(const ckpt_node *node, const ckpt_way *way)
                        : (ckpt_reads){node->backward_in, node->backward_out, node->backward_saved};
 }
 
-ckpt_bytes test_way_workspace(const ckpt_way *way, ckpt_bytes own)
+ckpt_bytes test_way_workspace(const ckpt_bound_kernel *bound, const ckpt_way *way, ckpt_bytes own)
 {
+    if (way != NULL && way->measured) {
+        return bound->kernel->way_workspace(bound->node, bound->state, way);
+    }
     return way != NULL && way->workspace_bytes >= 0 ? way->workspace_bytes : own;
 }
 
@@ -334,7 +337,7 @@ ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0};
     float *stat[CKPT_STAT_MAX] = {0};
     slab s;
-    const ckpt_bytes workspace = test_way_workspace(run->way, bench->bound.forward_workspace_bytes);
+    const ckpt_bytes workspace = test_way_workspace(&bench->bound, run->way, bench->bound.forward_workspace_bytes);
     slab_open(&s, bench, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->inplace == k + 1;
@@ -433,7 +436,7 @@ void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run)
             adds_in |= UINT64_C(1) << k;
         }
     }
-    const ckpt_bytes workspace = test_way_workspace(run->way, bench->bound.backward_workspace_bytes) +
+    const ckpt_bytes workspace = test_way_workspace(&bench->bound, run->way, bench->bound.backward_workspace_bytes) +
                                  ckpt_staging_bytes(node, adds_in, run->adds_param);
     slab_open(&s, bench, run, workspace);
     for (int k = 0; k < node->in_count; k++) {

@@ -53,8 +53,8 @@ typedef struct ckpt_reads {
     uint64_t in, out, saved;
 } ckpt_reads;
 ckpt_reads test_way_reads(const ckpt_node *node, const ckpt_way *way);
-/* Bytes of workspace that a way uses where the own one uses `own`. */
-ckpt_bytes test_way_workspace(const ckpt_way *way, ckpt_bytes own);
+/* Bytes of workspace that a way uses where the own one uses `own`; CKPT_WAY_ABSENT. */
+ckpt_bytes test_way_workspace(const ckpt_bound_kernel *bound, const ckpt_way *way, ckpt_bytes own);
 
 /* Make network, data and binding; the kernel is given the op's stated allowances and must do with them. */
 void ckpt_bench_init(ckpt_bench *bench, const ckpt_case *test, int number, int threads, uint64_t seed);

@@ -171,6 +171,8 @@ const ckpt_case ckpt_cases[] = {
     {.op = "linear", IN(F(70, 130)), AT(INT("features", 90))},
     {.op = "linear", IN(F(3, 50, 65)), AT(INT("features", 33), FLAG("bias", 0))},
     {.op = "conv2d", IN(F(2, 16, 20, 20)), AT(INT("out_channels", 24), INT("kernel_size", 3), INT("padding", 1))},
+    {.op = "conv2d", IN(F(2, 16, 9, 11)), AT(INT("out_channels", 32), INT("kernel_size", 3), INT("padding", 1))},
+    {.op = "conv2d", IN(FIXED(1, 32, 8, 8)), AT(INT("out_channels", 16), INT("kernel_size", 3), FLAG("bias", 0))},
     {.op = "conv2d", IN(F(2, 40, 17, 17)),
      AT(INT("out_channels", 40), INT("kernel_size", 3), INT("stride", 2), INT("padding", 1), INT("groups", 40),
         FLAG("bias", 0))},

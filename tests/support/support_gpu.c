@@ -492,8 +492,9 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run)
     if (c->failed) {
         return;
     }
-    const ckpt_bytes workspace = run->tuning != NULL ? node->forward_workspace_bytes
-                                                     : test_way_workspace(run->way, c->bound.forward_workspace_bytes);
+    const ckpt_bytes workspace = run->tuning != NULL
+                                     ? node->forward_workspace_bytes
+                                     : test_way_workspace(&c->bound, run->way, c->bound.forward_workspace_bytes);
     image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
         const bool taken = run->inplace == 1 + k;
@@ -554,8 +555,9 @@ void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run)
     for (int k = 0; run->shared && k < node->in_count; k++) {
         adds_in |= node->grad_in & ((UINT64_C(1) << k) - 1) ? node->grad_in & UINT64_C(1) << k : 0;
     }
-    const ckpt_bytes own = run->tuning != NULL ? node->backward_workspace_bytes
-                                               : test_way_workspace(run->way, c->bound.backward_workspace_bytes);
+    const ckpt_bytes own = run->tuning != NULL
+                               ? node->backward_workspace_bytes
+                               : test_way_workspace(&c->bound, run->way, c->bound.backward_workspace_bytes);
     const ckpt_bytes workspace = own + ckpt_staging_bytes(node, adds_in, run->adds_param);
     image_open(&m, c, run, workspace);
     for (int k = 0; k < node->in_count; k++) {
