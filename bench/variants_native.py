@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Trains models on this CPU with and without the other ways of their layers (exact variants), at five budgets from the least
 one without them to keep-all, and prints a Markdown table: least budgets, and at each budget the measured step over the
-measured step of keep-all, without and with. A profile of the same machine is made first. The two plans of a budget run in
-turns; the figure is the median over rounds of medians over steps. Stops if a measured peak is not the planned one or if
-two plans give other weights. "Without" plans the same graph after its variants are taken out.
+measured step of keep-all, without, with, and with inexact ones too. A profile of the same machine is made first. The plans
+of a budget run in turns; the figure is the median over rounds of medians over steps. Stops if a measured peak is not the
+planned one or if two plans without inexact variants give other weights. "Without" plans the same graph after its variants
+are taken out.
 
 Usage: bench/variants_native.py BIN_FOLDER EFFORT STEPS ROUNDS JSON MODEL.json[,VAR=N...]...
 JSON: a file that gets every run.
@@ -76,9 +77,9 @@ def measure(model, values, folder):
     plan(plain, high, files["keep-all"], "--strategy", "keep-all")
     for k in range(BUDGETS):
         budget = least[0] + (high - least[0]) * k // (BUDGETS - 1)
-        for name, g in (("without", plain), ("with", whole)):
+        for name, g, *more in (("without", plain), ("with", whole), ("inexact", whole, "--allow-inexact")):
             files[f"{name} {k}"] = f"{folder}/{name}-{k}.json"
-            plan(g, budget, files[f"{name} {k}"])
+            plan(g, budget, files[f"{name} {k}"], *more)
     for path in files.values():
         follow(path, lowered)
     found = {name: [] for name in files}
@@ -86,7 +87,7 @@ def measure(model, values, folder):
         for name, path in files.items():
             found[name].append(train(model, options, path))
     points = []
-    digests = {r["weights_sha256"] for rs in found.values() for r in rs}
+    digests = {r["weights_sha256"] for name, rs in found.items() for r in rs if not name.startswith("inexact")}
     if len(digests) != 1:
         sys.exit(f"{model}: other weights: {digests}")
     for name, path in files.items():
@@ -102,8 +103,8 @@ def measure(model, values, folder):
 
 def main():
     rows = []
-    print("| model | least budget without, with | measured step over keep-all at 5 budgets without | with | spread |")
-    print("|---|---|---|---|---|")
+    print("| model | least budget without, with | measured step over keep-all at 5 budgets without | with | with inexact ones | spread |")
+    print("|---|---|---|---|---|---|")
     for words in sys.argv[6:]:
         model, *values = words.split(",")
         with tempfile.TemporaryDirectory() as folder:
@@ -114,9 +115,9 @@ def main():
             json.dump(rows, f, indent=1)
         median = {p["plan"]: statistics.median(p["step_ns"]) for p in points}
         base = median["keep-all"]
-        over = [", ".join(f"{100 * (median[f'{side} {k}'] / base - 1):+.1f} %" for k in range(BUDGETS)) for side in ("without", "with")]
+        over = [", ".join(f"{100 * (median[f'{side} {k}'] / base - 1):+.1f} %" for k in range(BUDGETS)) for side in ("without", "with", "inexact")]
         spread = max((max(p["step_ns"]) - min(p["step_ns"])) / statistics.median(p["step_ns"]) for p in points)
-        print(f"| {name} | {least[0] / 1e6:.1f}, {least[1] / 1e6:.1f} MB | {over[0]} | {over[1]} | {100 * spread:.1f} % |", flush=True)
+        print(f"| {name} | {least[0] / 1e6:.1f}, {least[1] / 1e6:.1f} MB | {' | '.join(over)} | {100 * spread:.1f} % |", flush=True)
 
 
 main()
