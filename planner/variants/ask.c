@@ -210,6 +210,36 @@ static ckpt_code ask_twice(asker *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+static bool has_choice(const ckpt_graph *graph, const ckpt_plan_options *options)
+{
+    bool any = false;
+    for (int o = 0; o < graph->op_count && !any; o++) {
+        any = graph->op[o].optional;
+    }
+    for (int v = 0; v < graph->variant_count && !any; v++) {
+        any = ckpt_run_allowed(graph, graph->op_count + v, options);
+    }
+    return any;
+}
+
+/* As if there were no variants: they stand behind the ops, so that what is found holds for the whole graph. */
+static ckpt_code ask_without(const asker *a, ckpt_err *err)
+{
+    ckpt_graph *const plain = CKPT_NEW(a->out, ckpt_graph, 1);
+    ckpt_graph_op *const op = CKPT_NEW(a->out, ckpt_graph_op, a->graph->op_count);
+    if (plain == NULL || op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a graph of %d ops without variants", a->graph->op_count);
+    }
+    memcpy(op, a->graph->op, (size_t)a->graph->op_count * sizeof *op);
+    for (int o = 0; o < a->graph->op_count; o++) {
+        op[o].first_variant = op[o].variant_count = 0;
+    }
+    *plain = *a->graph;
+    plain->op = op;
+    plain->variant_count = 0;
+    return a->strategy->plan(plain, a->limit, a->options, a->out, a->candidates, err);
+}
+
 ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *graph, ckpt_bytes limit,
                             const ckpt_plan_options *options, ckpt_arena *out, ckpt_candidates *candidates,
                             ckpt_err *err)
@@ -217,6 +247,9 @@ ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *gra
     asker a = {strategy, graph, limit, options, out, candidates, {NULL}, 0};
     if (!ckpt_graph_has_variants(graph)) {
         return strategy->plan(graph, limit, options, out, candidates, err);
+    }
+    if (!has_choice(graph, options)) {
+        return ask_without(&a, err);
     }
     if (strategy->variants) {
         return ask_twice(&a, err);
