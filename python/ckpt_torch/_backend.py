@@ -18,7 +18,7 @@ from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
 
-OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure"}
+OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace"}
 steps = []  # every planned Step that is in use: weak references
 
 
@@ -44,8 +44,19 @@ def size(count):
 
 
 def backend(graph_module, example_inputs, *, options=None, **ignored):
-    """What torch.compile calls for each graph. `options` are checked here, the rest happens at the first call."""
-    options = dict(options or {})
+    """What torch.compile calls for each graph. What is refused is refused at the first call, by an exception of its own:
+    PyTorch wraps those that are raised here."""
+    try:
+        run = _region(graph_module, dict(options or {}))
+    except (ValueError, Unsupported) as error:
+        refused = error
+
+        def run(*args):
+            raise refused
+    return torch._dynamo.disable(run, reason="ckpt runs what it planned")
+
+
+def _region(graph_module, options):
     unknown = set(options) - OWN_OPTIONS - _lib.option_names()
     if unknown:
         raise ValueError(f"ckpt: no option {', '.join(sorted(unknown))}; there are "
@@ -56,7 +67,7 @@ def backend(graph_module, example_inputs, *, options=None, **ignored):
         raise Unsupported("ckpt plans a step as one graph, and PyTorch breaks it"
                           + (f" at {place.filename}:{place.lineno}" if place else "")
                           + f": {str(reason.reason).splitlines()[0]}. torch.compile(..., fullgraph=True) says more")
-    return torch._dynamo.disable(Region(graph_module, options), reason="ckpt runs what it planned")
+    return Region(graph_module, options)
 
 
 class Region:
@@ -134,10 +145,11 @@ class Step:
         costs = _measure.Costs().of(joint, self.tell)
         self.seconds["measuring"] = time.monotonic() - start
         start = time.monotonic()
-        self.graph = joint.graph("step", self.static, costs, self.known.dropped)
+        self.graph = joint.graph("step", self.static, costs, self.known.dropped, self.options.get("inplace", True))
         self.plan = make_plan(self.graph, self.options, self.tell)
         self.seconds["planning"] = time.monotonic() - start
-        return rewrite(joint, self.plan.steps, num_fwd_outputs)
+        forward, backward, self._once = rewrite(joint, self.plan.steps, num_fwd_outputs)
+        return forward, backward
 
     def _forward(self, module, inputs):
         run = compile_graph(module)
@@ -169,6 +181,8 @@ class Step:
             return run(args)
 
         def backward(args):
+            if self._once and torch._C._autograd._get_current_graph_task_keep_graph():
+                raise Unsupported("backward(retain_graph=True) needs what this plan writes over: options={'inplace': False}")
             if self._meter is None:
                 return run(args)
             gone = sum(nbytes for _, storage, nbytes in self._returned if storage.expired())

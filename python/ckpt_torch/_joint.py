@@ -25,6 +25,14 @@ class Unsupported(RuntimeError):
 
 
 @dataclass
+class Cost:
+    ns: int
+    workspace: int  # bytes
+    bytes: dict  # storage -> bytes that the output really takes
+    inplace: list  # arguments whose memory the output may take, best first
+
+
+@dataclass
 class Op:
     name: str
     node: Node | None = None  # None: not in the joint graph
@@ -38,6 +46,7 @@ class Op:
     getitems: list = field(default_factory=list)
     of: Node | None = None  # the random node of a state, the placeholder of a snapshot
     snapshots: dict = field(default_factory=dict)  # placeholder -> op, for recomputation
+    inplace: int | None = None  # of its arguments, the one whose memory its output may take
     state: "Op | None" = None
 
 
@@ -231,29 +240,49 @@ class Joint:
                 found += [s for s in self._needs(node) if s not in found]
         return found
 
-    def graph(self, name, static, costs, dropped=()):
+    def graph(self, name, static, costs, dropped=(), inplace=True):
         """The ckpt-graph.
 
         static          [(name, bytes)]
-        costs           Op of a node -> (ns, bytes of workspace, {storage: bytes that its outputs really take})
+        costs           Op of a node -> Cost
         dropped         as of outputs()
+        inplace         whether outputs may take the memory of arguments
         """
         cost = {id(op): costs(op) for op in self.ops if op.kind == "node"}
-        sizes = {s: size for _, _, real in cost.values() for s, size in real.items()}
+        kept = {s for n in [*self.fwd, *self.tangents] if isinstance(n, Node) for s in storages(n)}  # of the caller
+        last_reader, taken = {s: op for op in self.ops for s in op.reads}, set()
+        sizes = {s: size for known in cost.values() for s, size in known.bytes.items()}
         text = lambda keys: [self.buffers[s][0] for s in keys]  # noqa: E731
         ops = []
         for op in self.ops:
-            ns, workspace, _ = cost.get(id(op), (0, 0, {}))
-            row = {"name": op.name, "phase": "backward" if op.backward else "forward", "time_ns": max(1, ns),
-                   "reads": text(op.reads), "writes": text(op.writes), "workspace_bytes": workspace,
+            known = cost.get(id(op))
+            row = {"name": op.name, "phase": "backward" if op.backward else "forward", "time_ns": known.ns if known else 1,
+                   "reads": text(op.reads), "writes": text(op.writes), "workspace_bytes": known.workspace if known else 0,
                    "recompute": op.recompute, "op": op.kind if op.node is None else str(op.node.target)}
+            op.inplace = None
             if op.layer:
                 row["layer"] = op.layer
+            for argument in (known.inplace if known and inplace and op.backward and not op.recompute else ()):
+                storage = storage_of(op.node.args[argument].meta["val"])
+                pair = {storage, op.writes[0]}
+                if last_reader.get(storage) is op and not pair & (kept | taken) and _read_alike(op.node, argument) and len(
+                        {sizes.get(s, self.buffers[s][1]) for s in pair}) == 1:
+                    taken |= pair
+                    op.inplace = argument
+                    row["inplace"] = [text([op.writes[0], storage])]
+                    break
             ops.append(row)
         buffers = [{"name": label, "bytes": sizes.get(s, size), "kind": kind}
                    for s, (label, size, kind) in self.buffers.items()]
         return {"format": "ckpt-graph/1", "name": name, "static": [{"name": n, "bytes": b} for n, b in static],
                 "buffers": buffers, "ops": ops, "outputs": text(self.outputs(dropped))}
+
+
+def _read_alike(node, index):
+    """Whether all arguments of an elementwise node that lie in the memory of one are the same tensor."""
+    one = node.args[index].meta["val"]
+    return all(x.shape == one.shape and x.stride() == one.stride() and x.dtype == one.dtype
+               for n in node.all_input_nodes for x in tensors(n.meta["val"]) if storage_of(x) == storage_of(one))
 
 
 def device_of(node):

@@ -20,7 +20,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ._random import functions
-from ._joint import device_of, storage_of, storages, tensors
+from ._inplace import arguments_to_take
+from ._joint import Cost, device_of, storage_of, storages, tensors
 
 SECONDS_QUIET = 2  # measuring that takes longer says how far it is
 
@@ -164,7 +165,7 @@ def _time(case, device):
 def _guess(node):
     """Where a node cannot be run alone: bytes moved at 10 GB/s, no workspace."""
     return {"ns": sum(sum(storages(n).values()) for n in [node, *node.all_input_nodes]) // 10 + 1000, "workspace": 0,
-            "bytes": None, "guess": True}
+            "bytes": None, "inplace": [], "guess": True}
 
 
 class Costs:
@@ -190,7 +191,7 @@ class Costs:
 
         def cost(op):
             row = rows[signature(op.node)]
-            return row["ns"], row["workspace"], dict(zip(op.writes, row["bytes"] or []))
+            return Cost(max(1, row["ns"]), row["workspace"], dict(zip(op.writes, row["bytes"] or [])), row["inplace"])
         return cost
 
     def _measure(self, missing, nodes, known, tell):
@@ -260,7 +261,8 @@ def _row(node, span, events):
         peak = start
     else:
         peak = events.peak(start, end) if events else sum(size)
-    return {"ns": _time(_Case(node), device_of(node)), "workspace": max(0, peak - sum(size)), "bytes": size}
+    return {"ns": _time(_Case(node), device_of(node)), "workspace": max(0, peak - sum(size)), "bytes": size,
+            "inplace": arguments_to_take(_Case(node))}
 
 
 def _read(path):

@@ -5,15 +5,18 @@ from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch.fx import Graph, GraphModule, Node, map_arg
 
 from . import _random
+from ._inplace import out_overload
 from ._joint import device_of, tensors
 
 
 def rewrite(joint, steps, num_fwd_outputs):
-    """Forward and backward modules that run `steps` of a plan of `joint`.
+    """Forward and backward modules that run `steps` of a plan of `joint`, and whether backward writes over what forward
+    kept for it.
 
     steps   [(index of an op of joint.ops, recomputed, in place)]
     """
-    return _Rewriter(joint, steps, num_fwd_outputs).modules()
+    rewriter = _Rewriter(joint, steps, num_fwd_outputs)
+    return (*rewriter.modules(), rewriter.once)
 
 
 class _Rewriter:
@@ -25,6 +28,7 @@ class _Rewriter:
         self.part = "must_be_in_forward"
         self.saved = {}  # nodes of the forward part that the backward part reads
         self.forward_nodes = set()
+        self.once = False
         ran_again = {index for index, recomputed, _ in steps if recomputed}
         self.kept_helpers = {id(h) for i in ran_again for h in self._helpers(joint.ops[i])}
         for node in joint.module.graph.nodes:
@@ -65,7 +69,16 @@ class _Rewriter:
         copy.meta = {k: v for k, v in node.meta.items() if k != "partitioner_tag"}
         return self._emit(copy)
 
-    def _run(self, op, recomputed):
+    def _run_inplace(self, op):
+        overload, name = out_overload(op.node.target)
+        arguments, keywords = map_arg(op.node.args, self.value), map_arg(op.node.kwargs, self.value)
+        if self.part == "must_be_in_backward" and arguments[op.inplace] in self.forward_nodes:
+            self.once = True
+        copy = self.graph.call_function(overload, arguments, {**keywords, name: arguments[op.inplace]})
+        copy.meta = {k: v for k, v in op.node.meta.items() if k != "partitioner_tag"}
+        return self._emit(copy)
+
+    def _run(self, op, recomputed, inplace):
         if op.kind == "outside":
             self.fwd_outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.fwd]
             self.part = "must_be_in_backward"
@@ -78,16 +91,18 @@ class _Rewriter:
         if recomputed and op.snapshots:
             held = {p: self.now[p] for p in op.snapshots}
             self.now.update({p: self.now[helper] for p, helper in ((p, id(h)) for p, h in op.snapshots.items())})
-        if recomputed and op.random:
+        if inplace:
+            self.now[op.node] = self._run_inplace(op)
+        elif recomputed and op.random:
             arguments = map_arg(op.node.args, self.value)
             keywords = map_arg(op.node.kwargs, self.value)
             copy = self.graph.call_function(_random.replay, (self.now[id(op.state)], op.node.target, *arguments), keywords)
             copy.meta = {k: v for k, v in op.node.meta.items() if k != "partitioner_tag"}
             self._emit(copy)
+            self.now[op.node] = copy
         else:
-            copy = self._copy(op.node, self.value)
+            self.now[op.node] = self._copy(op.node, self.value)
         self.now.update(held)
-        self.now[op.node] = copy
         for item in op.getitems:
             self.now[item] = self._copy(item, self.value)
 
@@ -103,8 +118,8 @@ class _Rewriter:
         self.now[id(op)] = self._emit(node)
 
     def modules(self):
-        for index, recomputed, _ in self.steps:
-            self._run(self.joint.ops[index], recomputed)
+        for index, recomputed, inplace in self.steps:
+            self._run(self.joint.ops[index], recomputed, inplace)
         outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.bwd]
         for node in outputs:
             if isinstance(node, Node) and node in self.forward_nodes:
