@@ -162,3 +162,58 @@ def test_an_unknown_option_is_refused():
 def test_a_model_without_a_plan_has_no_report():
     with pytest.raises(LookupError):
         ckpt_torch.report(deep())
+
+
+def test_a_plan_that_writes_over_what_was_kept_refuses_to_run_backward_twice():
+    class Gate(nn.Module):
+        """Backward's sums may be written over one of their terms."""
+
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + layer(x).tanh() * x
+            return x
+    model = Gate()
+    for inplace in True, False:
+        torch._dynamo.reset()
+        out = compiled(model, LEAST, inplace=inplace)(X).sum()
+        try:
+            out.backward(retain_graph=True)
+        except ckpt_torch.Unsupported as refused:
+            assert inplace and "retain_graph" in str(refused)
+            continue
+        first = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        out.backward()
+        assert all(torch.equal(a, p.grad) for a, p in zip(first, model.parameters()))
+        model.zero_grad()
+
+
+def run_python(*arguments):
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+BACKEND_BY_PATH = "import conftest, runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+HERE = Path(__file__).parent
+
+
+def test_a_newcomers_script(tmp_path):
+    done = subprocess.run([sys.executable, "-c", BACKEND_BY_PATH, HERE.parent.parent / "examples" / "train_torch.py", tmp_path / "plan"],
+                          cwd=HERE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "measured peak" in done.stdout and (tmp_path / "plan" / "predicted.json").exists()
+
+
+def test_an_unchanged_script(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import sys, torch\n"
+                      "model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(8)])\n"
+                      "if len(sys.argv) > 1: model = torch.compile(model)\n"
+                      "model(torch.randn(64, 32)).sum().backward()\n")
+    done = run_python("-m", "ckpt_torch", "--budget", "90%", script, "compiled")
+    assert done.returncode == 0 and "ckpt: peak" in done.stdout, done.stderr
+    done = run_python("-m", "ckpt_torch", "--budget", "90%", script)
+    assert done.returncode == 1 and "compiles nothing" in done.stderr

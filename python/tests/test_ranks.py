@@ -1,0 +1,48 @@
+"""DistributedDataParallel over gloo with two processes: the bits of DDP in eager."""
+
+import copy
+import os
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from steps import compiled, loss_of
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def steps_of(model, run, rank):
+    torch.manual_seed(3 + rank)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss_of(run(torch.randn(16, 16))).backward()
+        optimizer.step()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def rank_main(rank, port, outside):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    original = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 4))
+    eager = DistributedDataParallel(copy.deepcopy(original))
+    wanted = steps_of(eager, eager, rank)
+    if outside:  # compile what DDP wraps, or what wraps the model
+        model = DistributedDataParallel(copy.deepcopy(original))
+        run = compiled(model, "70%")
+    else:
+        model = DistributedDataParallel(compiled(copy.deepcopy(original), "70%"))
+        run = model
+    got = steps_of(model, run, rank)
+    assert all(torch.equal(a, b) for a, b in zip(wanted, got)), "other bits than DDP's"
+    dist.destroy_process_group()
+
+
+def test_ddp_around_the_compiled_model():
+    mp.spawn(rank_main, (29510 + os.getpid() % 1000, False), nprocs=2)
+
+
+def test_compiled_ddp():
+    mp.spawn(rank_main, (30610 + os.getpid() % 1000, True), nprocs=2)
