@@ -336,6 +336,16 @@ ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err)
     return CKPT_OK;
 }
 
+ckpt_way *ckpt_node_add_affine_way(ckpt_node *node, uint64_t saved)
+{
+    ckpt_way *const way = ckpt_node_add_way(node, "output", true);
+    way->inexact = true;
+    way->out = 1;
+    way->saved = saved;
+    node->backward_way = "input";
+    return way;
+}
+
 ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err)
 {
     const ckpt_attr *const attr = ckpt_node_attr(node, name);

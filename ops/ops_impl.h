@@ -32,6 +32,10 @@ ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_
  * word i / 32; backward reads that and nothing else. What a bit says is the kernel's. */
 ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err);
 
+/* The inexact way "output" of y = xhat weight + bias: backward takes xhat from output 0 and reads no input, but these
+ * saved tensors. Returned to be added to. */
+ckpt_way *ckpt_node_add_affine_way(ckpt_node *node, uint64_t saved);
+
 /* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..INT32_MAX;
  * three or more are refused. */
 ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/formats/tensor.h"
+#include "kernels/cpu/affine.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
 
 enum { STRIP = 256, ROWS = 64 };
 
@@ -179,6 +179,26 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The normalised input is (value - center) scale, from the input and the moments or, in the way "output", from the output
+ * and the affine map: (y - b) / w. */
+typedef struct normal {
+    const float *value, *center, *rstd;
+    const float *weight; /* NULL: scale is rstd; else 1 / weight */
+} normal;
+
+static normal normal_of(const ckpt_kernel_args *args, const float *mean, const float *rstd)
+{
+    if (ckpt_way_is(args->way, "output")) {
+        return (normal){args->out[0], args->param[1], rstd, args->param[0]};
+    }
+    return (normal){args->in[0], mean, rstd, NULL};
+}
+
+static double scale_of(const normal *u, int64_t c)
+{
+    return u->weight != NULL ? 1 / (double)u->weight[c] : (double)u->rstd[c];
+}
+
 /* dx = w rstd dy; only learned parameters need x. */
 static void backward_frozen(const ckpt_kernel_args *args, sizes s)
 {
@@ -190,9 +210,10 @@ static void backward_frozen(const ckpt_kernel_args *args, sizes s)
     float *const slope = (float *)(void *)(sum + (learned ? 2 * channels * node->threads : 0));
     use_statistics(args, channels, slope);
     if (learned) {
-        column_sums(s, node->threads, args->in[0], dy, args->stat[0], sum);
+        const normal u = normal_of(args, args->stat[0], slope);
+        column_sums(s, node->threads, u.value, dy, u.center, sum);
         for (int64_t c = 0; c < channels; c++) {
-            args->grad_param[0][c] = (float)(sum[channels + c] * (double)slope[c]);
+            args->grad_param[0][c] = (float)(sum[channels + c] * scale_of(&u, c));
             args->grad_param[1][c] = (float)sum[c];
         }
     }
@@ -217,21 +238,22 @@ static void backward_frozen(const ckpt_kernel_args *args, sizes s)
 /* dx = w rstd (dy - db / n - xhat dw / n). Source: Ioffe & Szegedy 2015, section 3, simplified. */
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    (void)err;
     const ckpt_node *node = args->node;
     const sizes s = sizes_of(node);
+    CKPT_TRY(ckpt_affine_inverts(args, s.channels, err));
     if (ckpt_node_bool(node, "frozen")) {
         backward_frozen(args, s);
         return CKPT_OK;
     }
     const int64_t channels = s.channels;
-    const float *x = args->in[0], *dy = args->grad_out[0], *w = args->param[0];
-    const float *mean = args->saved[0], *rstd = args->saved[1];
+    const float *dy = args->grad_out[0], *w = args->param[0], *rstd = args->saved[1];
+    const normal u = normal_of(args, args->saved[0], rstd);
+    const float *x = u.value, *center = u.center;
     double *sum = args->workspace;
-    column_sums(s, node->threads, x, dy, mean, sum);
+    column_sums(s, node->threads, x, dy, center, sum);
     float *dy_mean = (float *)(void *)(sum + 2 * channels * node->threads), *slope = dy_mean + channels;
     for (int64_t c = 0; c < channels; c++) {
-        const double scale = (double)rstd[c];
+        const double scale = scale_of(&u, c);
         args->grad_param[0][c] = (float)(sum[channels + c] * scale);
         args->grad_param[1][c] = (float)sum[c];
         dy_mean[c] = (float)(sum[c] / (double)s.rows);
@@ -247,7 +269,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         float *dx_row = dx + r * channels;
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++) {
-            dx_row[c] = (dy_row[c] - dy_mean[c] - (x_row[c] - mean[c]) * slope[c]) * (rstd[c] * w[c]);
+            dx_row[c] = (dy_row[c] - dy_mean[c] - (x_row[c] - center[c]) * slope[c]) * (rstd[c] * w[c]);
         }
     }
     return CKPT_OK;

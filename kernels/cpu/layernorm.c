@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "core/formats/tensor.h"
+#include "kernels/cpu/affine.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
 
 enum { ROWS = 64, LANES = 16 };
 
@@ -80,17 +80,26 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *backward = 4 * sizes_of(node).width * node->threads * (ckpt_bytes)sizeof(float);
 }
 
+/* (y - b) / w */
+static void undo_affine(int64_t width, const float *y, const float *w, const float *b, float *xhat)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < width; i++) {
+        xhat[i] = (y[i] - b[i]) / w[i];
+    }
+}
+
 /* One row: the two means in its input gradient, the gradient, and its part of the parameters' gradients.
- * dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)). */
-static void row_backward(int64_t width, const float *x, const float *dy, const float *w, float mean, float rstd,
-                         float *dx, float *dw, float *db)
+ * dx = rstd (dy w - mean(dy w) - xhat mean(dy w xhat)), xhat = (x - mean) scale. */
+static void row_backward(int64_t width, const float *x, const float *dy, const float *w, float mean, float scale,
+                         float rstd, float *dx, float *dw, float *db)
 {
     float plain[LANES] = {0}, product[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= width; i += LANES) {
 #pragma omp simd
         for (int j = 0; j < LANES; j++) {
-            const float g = dy[i + j] * w[i + j], u = (x[i + j] - mean) * rstd;
+            const float g = dy[i + j] * w[i + j], u = (x[i + j] - mean) * scale;
             plain[j] += g;
             product[j] += g * u;
             dw[i + j] += dy[i + j] * u;
@@ -98,7 +107,7 @@ static void row_backward(int64_t width, const float *x, const float *dy, const f
         }
     }
     for (int j = 0; i + j < width; j++) {
-        const float g = dy[i + j] * w[i + j], u = (x[i + j] - mean) * rstd;
+        const float g = dy[i + j] * w[i + j], u = (x[i + j] - mean) * scale;
         plain[j] += g;
         product[j] += g * u;
         dw[i + j] += dy[i + j] * u;
@@ -110,22 +119,36 @@ static void row_backward(int64_t width, const float *x, const float *dy, const f
     const float g_mean = lanes_sum(plain) / (float)width, slope = lanes_sum(product) / (float)width;
 #pragma omp simd
     for (int64_t k = 0; k < width; k++) {
-        dx[k] = rstd * (dy[k] * w[k] - g_mean - (x[k] - mean) * rstd * slope);
+        dx[k] = rstd * (dy[k] * w[k] - g_mean - (x[k] - mean) * scale * slope);
     }
 }
 
-/* Rows first .. end - 1; the parts of `sums` are total dw, total db, block dw, block db. */
+/* A block's row; `xhat` has room for one. */
+static void block_row(const ckpt_kernel_args *args, int64_t width, int64_t r, float *block, float *xhat)
+{
+    const float *const w = args->param[0], *const dy = (const float *)args->grad_out[0] + r * width;
+    const float rstd = ((const float *)args->saved[1])[r];
+    float *const dx = args->grad_in[0] == NULL ? NULL : (float *)args->grad_in[0] + r * width;
+    if (ckpt_way_is(args->way, "output")) {
+        undo_affine(width, (const float *)args->out[0] + r * width, w, args->param[1], xhat);
+        row_backward(width, xhat, dy, w, 0, 1, rstd, dx, block, block + width);
+    } else {
+        const float mean = ((const float *)args->saved[0])[r];
+        row_backward(width, (const float *)args->in[0] + r * width, dy, w, mean, rstd, rstd, dx, block, block + width);
+    }
+}
+
+/* Rows first .. end - 1; the parts of `sums` are total dw, total db, block dw, block db, and in the way "output" a row's
+ * xhat. */
 static void thread_backward(const ckpt_kernel_args *args, int64_t width, int64_t first, int64_t end, float *sums)
 {
-    const float *x = args->in[0], *dy = args->grad_out[0], *mean = args->saved[0], *rstd = args->saved[1];
-    float *dx = args->grad_in[0], *total = sums, *block = sums + 2 * width;
+    float *total = sums, *block = sums + 2 * width;
     memset(total, 0, (size_t)(2 * width) * sizeof *total);
     for (int64_t start = first; start < end; start += ROWS) {
         const int64_t stop = start + ROWS < end ? start + ROWS : end;
         memset(block, 0, (size_t)(2 * width) * sizeof *block);
         for (int64_t r = start; r < stop; r++) {
-            row_backward(width, x + r * width, dy + r * width, args->param[0], mean[r], rstd[r],
-                         dx == NULL ? NULL : dx + r * width, block, block + width);
+            block_row(args, width, r, block, sums + 4 * width);
         }
         ckpt_vector_add(2 * width, block, total);
     }
@@ -133,16 +156,17 @@ static void thread_backward(const ckpt_kernel_args *args, int64_t width, int64_t
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    (void)err;
     const sizes s = sizes_of(args->node);
     const int threads = args->node->threads;
+    const int64_t parts = (ckpt_way_is(args->way, "output") ? 5 : 4) * s.width;
     float *sums = args->workspace;
+    CKPT_TRY(ckpt_affine_inverts(args, s.width, err));
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int t = 0; t < threads; t++) {
-        thread_backward(args, s.width, s.rows * t / threads, s.rows * (t + 1) / threads, sums + 4 * s.width * t);
+        thread_backward(args, s.width, s.rows * t / threads, s.rows * (t + 1) / threads, sums + parts * t);
     }
     for (int t = 1; t < threads; t++) {
-        ckpt_vector_add(2 * s.width, sums + 4 * s.width * t, sums);
+        ckpt_vector_add(2 * s.width, sums + parts * t, sums);
     }
     memcpy(args->grad_param[0], sums, (size_t)s.width * sizeof *sums);
     memcpy(args->grad_param[1], sums + s.width, (size_t)s.width * sizeof *sums);

@@ -8,7 +8,10 @@
  * backward reads x and dy twice and writes dx (which it reads where it adds), 11 FLOP. Both are bound by memory.
  *
  * A frozen batch norm is an affine map by the running statistics. Each direction computes 1 / sqrt(variance) again, in
- * workspace. Forward reads x once and backward dy once; the gradients of learned parameters read both once more. */
+ * workspace. Forward reads x once and backward dy once; the gradients of learned parameters read both once more.
+ *
+ * Backward sees xhat as (value - center) scale. In the way "output" these are y, the bias and 1 / weight instead of x, the
+ * mean and rstd; a weight of 0 then gives NaN. */
 #include "kernels/cuda/wide.cuh"
 
 namespace
@@ -142,15 +145,16 @@ __global__ void batchnorm_use_statistics(int64_t channels, float eps, const floa
     }
 }
 
-/* The parameters' gradients, and what dx needs of the sums: factor[0][c] = db / n, factor[1][c] = dw rstd / n. */
+/* The parameters' gradients, and what dx needs of the sums: factor[0][c] = db / n, factor[1][c] = dw scale / n. The scale
+ * is rstd, or 1 / weight where that is not NULL. */
 __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
-    batchnorm_slopes(batchnorm_sizes s, const float *part, const float *rstd, float *dscale, float *dshift,
-                     uint64_t adds, float *factor)
+    batchnorm_slopes(batchnorm_sizes s, const float *part, const float *rstd, const float *weight, float *dscale,
+                     float *dshift, uint64_t adds, float *factor)
 {
     int64_t c = 0;
     double plain = 0, product = 0;
     if (batchnorm_total(s, part, &c, &plain, &product)) {
-        const double scale = (double)rstd[c], count = (double)s.rows;
+        const double scale = weight != NULL ? 1 / (double)weight[c] : (double)rstd[c], count = (double)s.rows;
         dscale[c] = ((adds & 1) != 0 ? dscale[c] : 0.0f) + (float)(product * scale);
         dshift[c] = ((adds & 2) != 0 ? dshift[c] : 0.0f) + (float)plain;
         factor[c] = (float)(plain / count);
@@ -310,16 +314,17 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
 template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
 {
     const ckpt_cuda *const cuda = cuda_of(args);
-    const bool frozen = ckpt_node_bool(args->node, "frozen");
+    const bool frozen = ckpt_node_bool(args->node, "frozen"), undone = ckpt_way_is(args->way, "output");
     const batchnorm_sizes s = batchnorm_sizes_of(args->node);
     const int across = strip_threads(s.channels, STRIP, N);
     const dim3 grid = batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS);
-    const T *const x = (const T *)args->in[0], *const dy = (const T *)args->grad_out[0];
+    const T *const x = (const T *)(undone ? args->out[0] : args->in[0]), *const dy = (const T *)args->grad_out[0];
     T *const dx = (T *)args->grad_in[0];
     float *const own_rstd = (float *)args->workspace; /* frozen: rstd is not saved */
     float *const factor = own_rstd + (frozen ? ckpt_round_up(s.channels, CKPT_ALIGN / 4) : 0);
     float *const part = factor + ckpt_round_up(2 * s.channels, CKPT_ALIGN / 4);
     const float *const mean = frozen ? args->stat[0] : (const float *)args->saved[0];
+    const float *const center = undone ? args->param[1] : mean;
     const float *const rstd = frozen ? own_rstd : (const float *)args->saved[1];
     const float *const scale = batchnorm_affine(args, 0);
     const bool adds = (args->grad_in_adds & 1) != 0;
@@ -327,15 +332,16 @@ template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
         start_statistics(args, s.channels, NULL, own_rstd);
     }
     if (args->node->param_count > 0) {
-        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, mean,
+        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, center,
                     part);
         CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s,
-                    (const float *)part, rstd, args->grad_param[0], args->grad_param[1], args->grad_param_adds, factor);
+                    (const float *)part, rstd, undone ? args->param[0] : NULL, args->grad_param[0], args->grad_param[1],
+                    args->grad_param_adds, factor);
     }
     if (dx != NULL && frozen) {
         CKPT_LAUNCH(cuda, (batchnorm_frozen_input<T, N>), grid, THREADS, 0, s, across, dy, rstd, scale, dx, adds);
     } else if (dx != NULL) {
-        CKPT_LAUNCH(cuda, (batchnorm_input<T, N>), grid, THREADS, 0, s, across, x, dy, mean, rstd, scale,
+        CKPT_LAUNCH(cuda, (batchnorm_input<T, N>), grid, THREADS, 0, s, across, x, dy, center, rstd, scale,
                     (const float *)factor, dx, adds);
     }
 }

@@ -2,7 +2,7 @@
  * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP. Where it adds, it reads dx first, so a
  * residual stream's gradient is added here in float32 and rounded once. The same pass sums the gradients of weight and
  * bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in order, 8 bytes a feature and
- * group. All are bound by memory; the weights come from the cache.
+ * group. All are bound by memory; the weights come from the cache. UNDO: x is y, and xhat = (y - b) / w (layernorm_any.cuh).
  *
  * Rows that are no multiple of 16 bytes, or too long for registers (backward beyond 1024 packs, forward beyond 2048),
  * take the plain kernels of layernorm_any.cuh, which read the row once more for every sum. */
@@ -89,12 +89,12 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
 /* dx = (adds ? dx : 0) + rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group; part[group][0] and
  * part[group][1] get the group's sums of dy xhat and dy. Teams take turns at the rows, and their sums are added in
  * order. A team that is a block waits for its own threads at every row, so it fetches the next row before that. */
-template <typename T, int TEAM, int P>
+template <typename T, int TEAM, int P, bool UNDO>
 __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                                                                  : P > 3    ? 3
                                                                             : 4)
     layernorm_backward(int64_t rows, int width, int64_t group_rows, const T *x, const T *dy, const float *w,
-                       const float *mean, const float *rstd, T *dx, bool adds, float *part)
+                       const float *b, const float *mean, const float *rstd, T *dx, bool adds, float *part)
 {
     enum { V = pack<T>::count, TEAMS = TEAM > 32 ? 1 : WARPS };
     __shared__ float shared[64];
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
     layernorm_load<T, TEAM, P>(x, start + team, end, width, lane, value);
     layernorm_load<T, TEAM, P>(dy, start + team, end, width, lane, slope);
     for (int64_t row = start + team; row < end; row += TEAMS) {
-        const float m = mean[row], k = rstd[row];
+        const float m = UNDO ? 0.0f : mean[row], k = rstd[row];
         const int64_t next = row + TEAMS;
         if constexpr (TEAMS == 1) {
             layernorm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
@@ -116,10 +116,14 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
         for (int p = 0; p < P; p++) {
             const int column = (lane + p * TEAM) * V;
             if (column < width) {
-                float weight[V];
+                float weight[V], bias[V] = {};
                 load_weights<V>(w + column, weight);
+                if constexpr (UNDO) {
+                    load_weights<V>(b + column, bias);
+                }
                 for (int j = 0; j < V; j++) {
-                    const float g = to_float(slope[p].at[j]), u = (to_float(value[p].at[j]) - m) * k;
+                    const float g = to_float(slope[p].at[j]);
+                    const float u = layernorm_hat<T, UNDO>(to_float(value[p].at[j]), m, k, weight[j], bias[j]);
                     plain += g * weight[j];
                     product += g * weight[j] * u;
                     dw[p][j] += g * u;
@@ -132,12 +136,16 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
         for (int p = 0; p < P; p++) {
             const int column = (lane + p * TEAM) * V;
             if (column < width && dx != NULL) {
-                float weight[V];
+                float weight[V], bias[V] = {};
                 T *const to = dx + row * width + column;
                 const pack<T> base = adds ? load16(to) : pack<T>();
                 load_weights<V>(w + column, weight);
+                if constexpr (UNDO) {
+                    load_weights<V>(b + column, bias);
+                }
                 for (int j = 0; j < V; j++) {
-                    const float g = to_float(slope[p].at[j]) * weight[j], u = (to_float(value[p].at[j]) - m) * k;
+                    const float g = to_float(slope[p].at[j]) * weight[j];
+                    const float u = layernorm_hat<T, UNDO>(to_float(value[p].at[j]), m, k, weight[j], bias[j]);
                     const float own = k * (g - g_mean - u * slant);
                     value[p].at[j] = from_float<T>(to_float(base.at[j]) + own);
                 }
@@ -218,9 +226,10 @@ template <typename T, int TEAM, int P> static void start_forward(const layernorm
 template <typename T, int TEAM, int P> static void start_backward(const layernorm_call &call)
 {
     const int teams = TEAM > 32 ? 1 : WARPS;
-    CKPT_LAUNCH(call.cuda, (layernorm_backward<T, TEAM, P>), (unsigned)call.groups, TEAM * teams, 0, call.rows,
-                (int)call.width, call.group_rows, (const T *)call.x, (const T *)call.dy, call.w,
-                (const float *)call.mean, (const float *)call.rstd, (T *)call.dx, call.adds, call.part);
+    CKPT_LAUNCH(call.cuda, (call.undo ? layernorm_backward<T, TEAM, P, true> : layernorm_backward<T, TEAM, P, false>),
+                (unsigned)call.groups, TEAM * teams, 0, call.rows, (int)call.width, call.group_rows, (const T *)call.x,
+                (const T *)call.dy, call.w, call.b, (const float *)call.mean, (const float *)call.rstd, (T *)call.dx,
+                call.adds, call.part);
 }
 
 template <typename T> static void choose_forward(const layernorm_call &call)
@@ -294,6 +303,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     layernorm_call call = make_call(args);
     call.dy = args->grad_out[0];
     call.dx = args->grad_in[0];
+    call.undo = ckpt_way_is(args->way, "output");
+    call.x = call.undo ? args->out[0] : args->in[0];
     call.adds = (args->grad_in_adds & 1) != 0 && call.dx != NULL;
     CKPT_BY_DTYPE(args->node->in[0].dtype, choose_backward, call);
     const unsigned blocks = (unsigned)((2 * call.width + LAST_COLUMNS - 1) / LAST_COLUMNS);

@@ -5,6 +5,7 @@
 #ifndef CKPT_KERNELS_CUDA_LAYERNORM_ANY_CUH
 #define CKPT_KERNELS_CUDA_LAYERNORM_ANY_CUH
 
+#include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -15,13 +16,21 @@ struct layernorm_call {
     const ckpt_cuda *cuda;
     int64_t rows, width, group_rows, groups;
     float eps;
-    const void *x, *dy;
+    const void *x, *dy; /* backward: x is y where `undo` */
     const float *w, *b;
     void *y, *dx; /* dx: NULL where not wanted */
     bool adds;    /* to what is in dx */
+    bool undo;    /* backward: xhat from y; the mean is not read then */
     float *mean, *rstd, *part;
 };
 } // namespace
+
+/* The normalised input: of the input by mean m and rstd k, or of the output by weight and bias (0 gives NaN). */
+template <typename T, bool UNDO>
+__device__ inline float layernorm_hat(float value, float m, float k, float weight, float bias)
+{
+    return UNDO ? quotient_for<T>(value - bias, weight) : (value - m) * k;
+}
 
 template <typename T, int TEAM>
 __global__ void __launch_bounds__(ANY_THREADS)
@@ -70,24 +79,27 @@ __global__ void __launch_bounds__(ANY_THREADS)
     }
 }
 
-template <typename T, int TEAM>
+template <typename T, int TEAM, bool UNDO>
 __global__ void __launch_bounds__(ANY_THREADS)
-    layernorm_any_backward(int64_t rows, int64_t width, const T *x, const T *dy, const float *w, const float *mean,
-                           const float *rstd, T *dx, bool adds)
+    layernorm_any_backward(int64_t rows, int64_t width, const T *x, const T *dy, const float *w, const float *b,
+                           const float *mean, const float *rstd, T *dx, bool adds)
 {
     __shared__ float shared[64];
     const int V = pack<T>::count, teams = ANY_THREADS / TEAM;
     const int team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows; row += (int64_t)gridDim.x * teams) {
         const row_place<T> place(row, width);
-        const float m = mean[row], k = rstd[row];
+        const float m = UNDO ? 0.0f : mean[row], k = rstd[row];
         float plain = 0, product = 0;
         for (int64_t p = lane; p < place.packs; p += TEAM) {
             const pack<T> value = place.load(x, p, 0.0f), slope = place.load(dy, p, 0.0f);
             for (int j = 0; j < V; j++) {
-                const float g = place.has(p, j) ? to_float(slope.at[j]) * w[p * V + j - place.head] : 0.0f;
-                plain += g;
-                product += g * ((to_float(value.at[j]) - m) * k);
+                if (place.has(p, j)) {
+                    const int64_t c = p * V + j - place.head;
+                    const float g = to_float(slope.at[j]) * w[c], bias = UNDO ? b[c] : 0.0f;
+                    plain += g;
+                    product += g * layernorm_hat<T, UNDO>(to_float(value.at[j]), m, k, w[c], bias);
+                }
             }
         }
         const float2 sums = team_sums<TEAM>(plain, product, shared);
@@ -97,8 +109,10 @@ __global__ void __launch_bounds__(ANY_THREADS)
             const pack<T> slope = place.load(dy, p, 0.0f), base = adds ? place.load(dx, p, 0.0f) : pack<T>();
             for (int j = 0; j < V; j++) {
                 if (place.has(p, j)) {
-                    const float g = to_float(slope.at[j]) * w[p * V + j - place.head];
-                    const float own = k * (g - g_mean - (to_float(value.at[j]) - m) * k * slant);
+                    const int64_t c = p * V + j - place.head;
+                    const float g = to_float(slope.at[j]) * w[c], bias = UNDO ? b[c] : 0.0f;
+                    const float u = layernorm_hat<T, UNDO>(to_float(value.at[j]), m, k, w[c], bias);
+                    const float own = k * (g - g_mean - u * slant);
                     value.at[j] = from_float<T>(adds ? to_float(base.at[j]) + own : own);
                 }
             }
@@ -108,10 +122,10 @@ __global__ void __launch_bounds__(ANY_THREADS)
 }
 
 /* part[group][0][c] = the group's sum of dy xhat, part[group][1][c] = of dy; a block sums 32 columns of one group. */
-template <typename T>
+template <typename T, bool UNDO>
 __global__ void __launch_bounds__(ANY_THREADS)
-    layernorm_any_columns(int64_t rows, int64_t width, int64_t group_rows, const T *x, const T *dy, const float *mean,
-                          const float *rstd, float *part)
+    layernorm_any_columns(int64_t rows, int64_t width, int64_t group_rows, const T *x, const T *dy, const float *w,
+                          const float *b, const float *mean, const float *rstd, float *part)
 {
     __shared__ float sums[2][ANY_ROWS][ANY_COLUMNS];
     const int x_at = (int)threadIdx.x % ANY_COLUMNS, y_at = (int)threadIdx.x / ANY_COLUMNS;
@@ -121,7 +135,8 @@ __global__ void __launch_bounds__(ANY_THREADS)
     if (column < width) {
         for (int64_t r = start + y_at; r < end; r += ANY_ROWS) {
             const float g = to_float(dy[r * width + column]);
-            dw += g * ((to_float(x[r * width + column]) - mean[r]) * rstd[r]);
+            const float m = UNDO ? 0.0f : mean[r], k = UNDO ? 0.0f : rstd[r];
+            dw += g * layernorm_hat<T, UNDO>(to_float(x[r * width + column]), m, k, w[column], UNDO ? b[column] : 0.0f);
             db += g;
         }
     }
@@ -145,19 +160,25 @@ template <typename T> static void start_any_forward(const layernorm_call &call)
                 (const T *)call.x, call.w, call.b, (T *)call.y, call.mean, call.rstd);
 }
 
-template <typename T> static void start_any_backward(const layernorm_call &call)
+template <typename T, bool UNDO> static void start_any_backward_in(const layernorm_call &call)
 {
     const T *const x = (const T *)call.x, *const dy = (const T *)call.dy;
     const float *const mean = call.mean, *const rstd = call.rstd;
     const bool warps = row_packs<T>(call.width) <= 128;
     if (call.dx != NULL) {
-        CKPT_LAUNCH(call.cuda, (warps ? layernorm_any_backward<T, 32> : layernorm_any_backward<T, ANY_THREADS>),
+        CKPT_LAUNCH(call.cuda,
+                    (warps ? layernorm_any_backward<T, 32, UNDO> : layernorm_any_backward<T, ANY_THREADS, UNDO>),
                     row_grid(call.rows, warps ? ANY_THREADS / 32 : 1), ANY_THREADS, 0, call.rows, call.width, x, dy,
-                    call.w, mean, rstd, (T *)call.dx, call.adds);
+                    call.w, call.b, mean, rstd, (T *)call.dx, call.adds);
     }
     const dim3 grid((unsigned)((call.width + ANY_COLUMNS - 1) / ANY_COLUMNS), (unsigned)call.groups);
-    CKPT_LAUNCH(call.cuda, layernorm_any_columns<T>, grid, ANY_THREADS, 0, call.rows, call.width, call.group_rows, x,
-                dy, mean, rstd, call.part);
+    CKPT_LAUNCH(call.cuda, (layernorm_any_columns<T, UNDO>), grid, ANY_THREADS, 0, call.rows, call.width,
+                call.group_rows, x, dy, call.w, call.b, mean, rstd, call.part);
+}
+
+template <typename T> static void start_any_backward(const layernorm_call &call)
+{
+    (call.undo ? start_any_backward_in<T, true> : start_any_backward_in<T, false>)(call);
 }
 
 #endif

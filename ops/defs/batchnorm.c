@@ -3,7 +3,10 @@
  *
  * Frozen it is an affine map per channel: the running statistics are read and never written, nothing is saved, and
  * backward reads the input for the gradient of the weight alone. So a layer that learns nothing (torchvision's
- * FrozenBatchNorm2d, whose weight and bias are buffers: statistics here) keeps nothing for backward at all. */
+ * FrozenBatchNorm2d, whose weight and bias are buffers: statistics here) keeps nothing for backward at all.
+ *
+ * Backward may also take xhat from the output: (y - b) / w, as In-Place ABN does (Rota Bulo et al. 2018, arXiv:1712.02616).
+ * That rounds otherwise, by |b / w| units of y, and weights of 0 cannot be undone. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {
@@ -72,6 +75,9 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     if (frozen) {
         infer_frozen(node, learned);
+        if (learned) {
+            ckpt_node_add_affine_way(node, 0);
+        }
         return add_parameters(node, learned, &channels, err);
     }
     CKPT_TRY(ckpt_node_add_saved(node, "mean", CKPT_FLOAT32, &channels, err));
@@ -79,6 +85,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(add_parameters(node, true, &channels, err));
     node->backward_in = 1;
     node->backward_saved = 3;
+    ckpt_node_add_affine_way(node, 1u << 1);
 
     /* Forward: sum, squared difference (3), normalise, scale, shift (4). Backward: two reductions (5), the input
      * gradient (6). */

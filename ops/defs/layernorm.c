@@ -1,4 +1,5 @@
-/* Layer normalisation over the last dim. */
+/* Layer normalisation over the last dim. Backward may also take xhat from the output: (y - b) / w. That rounds
+ * otherwise, by |b / w| units of y, and weights of 0 cannot be undone. */
 #include "ops/ops_impl.h"
 
 static const ckpt_attr_spec attrs[] = {
@@ -34,6 +35,10 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     node->backward_flop = ckpt_times(14, ckpt_node_in_count(node, 0));
     /* Four sums of a feature per thread: the gradients of weight and bias, over a block of rows and over all blocks. */
     node->backward_workspace_bytes = ckpt_times(16 * (int64_t)node->threads, features);
+    ckpt_way *const way = ckpt_node_add_affine_way(node, 1u << 1);
+    if (node->threads != CKPT_ON_GPU) { /* and a row of xhat */
+        way->workspace_bytes = ckpt_times(20 * (int64_t)node->threads, features);
+    }
     return CKPT_OK;
 }
 

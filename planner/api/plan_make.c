@@ -3,6 +3,7 @@
 #include "planner/api/plan_make_impl.h"
 #include "planner/bound/bound.h"
 #include "planner/replay/replay.h"
+#include "planner/schedule/ways.h"
 #include "planner/variants/variants.h"
 
 ckpt_code ckpt_maker_ask(const ckpt_maker *m, const ckpt_plan_options *options, ckpt_bytes limit,
@@ -56,8 +57,7 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
 {
     const ckpt_ns start = ckpt_clock_ns();
     const bool limited = options->budget_bytes > 0;
-    const ckpt_maker m = {
-        .graph = graph,
+    ckpt_maker m = {
         .strategy = ckpt_strategy_find(name),
         .options = options,
         .budget = limited ? options->budget_bytes : CKPT_BYTES_MAX,
@@ -71,8 +71,10 @@ ckpt_code ckpt_plan_make(const ckpt_graph *graph, const char *name, const ckpt_p
     if (plan == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", name);
     }
+    CKPT_TRY(ckpt_ways_allowed(graph, options, out, &m.graph, err));
     CKPT_TRY((options->reorder ? ckpt_maker_reorder : ckpt_maker_make)(&m, plan, err));
     plan->solver_seconds = (double)(ckpt_clock_ns() - start) * 1e-9;
+    CKPT_TRY(ckpt_graph_digest(graph, plan->graph_sha256, err));
     *made = plan;
     return CKPT_OK;
 }

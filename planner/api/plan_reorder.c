@@ -82,7 +82,6 @@ static ckpt_code rename_ops(const ckpt_maker *m, const int *order, ckpt_plan *pl
     }
     plan->step = step;
     plan->reordered = true;
-    CKPT_TRY(ckpt_graph_digest(m->graph, plan->graph_sha256, err));
     CKPT_TRY(ckpt_keep_all_measure(m->graph, m->out, &plan->keep_all_peak_bytes, &plan->keep_all_time_ns, err));
     ckpt_layer_decision *layer = NULL;
     CKPT_TRY(ckpt_layers_decide(plan, m->graph, m->out, &layer, &plan->layer_count, err));

@@ -15,6 +15,45 @@ bool ckpt_run_allowed(const ckpt_graph *graph, int run, const ckpt_plan_options 
     return options->allow_inexact || !graph->op[run].inexact;
 }
 
+/* Of an op's variants, those before the last inexact ones. */
+static int exact_ways(const ckpt_graph *graph, const ckpt_graph_op *op)
+{
+    int count = op->variant_count;
+    while (count > 0 && graph->op[op->first_variant + count - 1].inexact) {
+        count--;
+    }
+    return count;
+}
+
+ckpt_code ckpt_ways_allowed(const ckpt_graph *graph, const ckpt_plan_options *options, ckpt_arena *out,
+                            const ckpt_graph **allowed, ckpt_err *err)
+{
+    int left = 0;
+    bool all = true;
+    for (int o = 0; o < graph->op_count; o++) {
+        const int count = exact_ways(graph, &graph->op[o]);
+        left += count;
+        all = all && count == graph->op[o].variant_count;
+    }
+    *allowed = graph;
+    if (options->allow_inexact || all) {
+        return CKPT_OK;
+    }
+    ckpt_graph *const copy = CKPT_NEW(out, ckpt_graph, 1);
+    ckpt_graph_op *const op = ckpt_graph_copy_ops(graph, out);
+    if (copy == NULL || op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "exact variants of %d ops", graph->op_count);
+    }
+    *copy = *graph;
+    copy->op = op;
+    copy->variant_count = left > 0 ? graph->variant_count : 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        op[o].variant_count = exact_ways(graph, &op[o]);
+    }
+    *allowed = copy;
+    return CKPT_OK;
+}
+
 bool ckpt_runs_agree(const ckpt_graph *graph, int a, int b)
 {
     return a == b || (!graph->op[a].inexact && !graph->op[b].inexact);

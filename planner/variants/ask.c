@@ -210,34 +210,26 @@ static ckpt_code ask_twice(asker *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-static bool has_choice(const ckpt_graph *graph, const ckpt_plan_options *options)
+/* As if there were no inexact variants: what is found with them is another local optimum, and may be slower. */
+static ckpt_code ask_exact(asker *a, ckpt_err *err)
 {
-    bool any = false;
-    for (int o = 0; o < graph->op_count && !any; o++) {
-        any = graph->op[o].optional;
+    const ckpt_graph *exact = NULL;
+    ckpt_plan_options options = *a->options;
+    options.allow_inexact = false;
+    options.incumbent_count = 0;
+    CKPT_TRY(ckpt_ways_allowed(a->graph, &options, a->out, &exact, err));
+    if (!a->options->allow_inexact || exact == a->graph) {
+        return CKPT_OK;
     }
-    for (int v = 0; v < graph->variant_count && !any; v++) {
-        any = ckpt_run_allowed(graph, graph->op_count + v, options);
+    ckpt_candidates *const part = CKPT_NEW(a->out, ckpt_candidates, 1);
+    if (part == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates of exact variants");
     }
-    return any;
-}
-
-/* As if there were no variants: they stand behind the ops, so that what is found holds for the whole graph. */
-static ckpt_code ask_without(const asker *a, ckpt_err *err)
-{
-    ckpt_graph *const plain = CKPT_NEW(a->out, ckpt_graph, 1);
-    ckpt_graph_op *const op = CKPT_NEW(a->out, ckpt_graph_op, a->graph->op_count);
-    if (plain == NULL || op == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a graph of %d ops without variants", a->graph->op_count);
-    }
-    memcpy(op, a->graph->op, (size_t)a->graph->op_count * sizeof *op);
-    for (int o = 0; o < a->graph->op_count; o++) {
-        op[o].first_variant = op[o].variant_count = 0;
-    }
-    *plain = *a->graph;
-    plain->op = op;
-    plain->variant_count = 0;
-    return a->strategy->plan(plain, a->limit, a->options, a->out, a->candidates, err);
+    part->min_peak = (ckpt_candidate){.peak = CKPT_BYTES_MAX, .time = INT64_MAX};
+    CKPT_TRY(ckpt_variants_ask(a->strategy, exact, a->limit, &options, a->out, part, err));
+    ckpt_candidates_merge(a->candidates, part);
+    add_others(a->candidates, part);
+    return CKPT_OK;
 }
 
 ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *graph, ckpt_bytes limit,
@@ -248,10 +240,8 @@ ckpt_code ckpt_variants_ask(const ckpt_strategy *strategy, const ckpt_graph *gra
     if (!ckpt_graph_has_variants(graph)) {
         return strategy->plan(graph, limit, options, out, candidates, err);
     }
-    if (!has_choice(graph, options)) {
-        return ask_without(&a, err);
-    }
     if (strategy->variants) {
+        CKPT_TRY(ask_exact(&a, err));
         return ask_twice(&a, err);
     }
     if (strategy->baseline || strategy->flags) {

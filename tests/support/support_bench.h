@@ -69,9 +69,10 @@ void ckpt_bench_differences(ckpt_bench *bench, uint64_t no_grad_out);
  * (with shared: of the first wanted grad_in). Fails the test when anything else was written. Backward reads what
  * the last forward left in `memory`. */
 void ckpt_bench_forward(ckpt_bench *bench, const ckpt_run *run);
+void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run);
 /* The same, giving the kernel's code instead of failing the test on an error. */
 ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err);
-void ckpt_bench_backward(ckpt_bench *bench, const ckpt_run *run);
+ckpt_code ckpt_bench_try_backward(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err);
 
 /* Fill the gradients' memory with numbers to add to. */
 void ckpt_bench_prefill(ckpt_bench *bench);

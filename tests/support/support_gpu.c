@@ -669,14 +669,21 @@ void ckpt_gpu_want_forward(ckpt_gpu_case *c, bool evaluating)
 
 void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out)
 {
+    ckpt_gpu_want_backward_by(c, NULL, no_grad_out);
+}
+
+void ckpt_gpu_want_backward_by(ckpt_gpu_case *c, const char *name, uint64_t no_grad_out)
+{
     const ckpt_node *const node = c->cpu_node;
+    const ckpt_way *const way = name == NULL ? NULL : ckpt_node_find_way(node, name, true);
+    const ckpt_reads reads = test_way_reads(node, way);
     const void *in[CKPT_IN_MAX] = {0}, *grad_out[CKPT_OUT_MAX] = {0};
     const float *param[CKPT_PARAM_MAX] = {0};
     void *out[CKPT_OUT_MAX] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[CKPT_IN_MAX] = {0};
     float *grad_param[CKPT_PARAM_MAX] = {0}, *stat[CKPT_STAT_MAX] = {0};
     ckpt_err err = {0};
     for (int k = 0; k < node->in_count; k++) {
-        in[k] = node->backward_in >> k & 1 ? c->in[k].value : NULL;
+        in[k] = reads.in >> k & 1 ? c->in[k].value : NULL;
         grad_in[k] = node->grad_in >> k & 1 ? c->grad_in[k].want : NULL;
     }
     for (int k = 0; k < node->param_count; k++) {
@@ -684,19 +691,20 @@ void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out)
         grad_param[k] = c->grad_param[k].want;
     }
     for (int k = 0; k < node->out_count; k++) {
-        out[k] = node->backward_out >> k & 1 ? c->out[k].value : NULL;
+        out[k] = reads.out >> k & 1 ? c->out[k].value : NULL;
         grad_out[k] = node->op->loss || (no_grad_out >> k & 1) != 0 ? NULL : c->grad_out[k].value;
     }
     for (int k = 0; k < node->saved_count; k++) {
-        saved[k] = node->backward_saved >> k & 1 ? c->saved[k].value : NULL;
+        saved[k] = reads.saved >> k & 1 ? c->saved[k].value : NULL;
     }
     for (int k = 0; k < node->stat_count; k++) {
         stat[k] = c->stat_before[k].value;
     }
-    const ckpt_bytes bytes = c->cpu_bound.backward_workspace_bytes;
+    const ckpt_bytes bytes = test_way_workspace(&c->cpu_bound, way, c->cpu_bound.backward_workspace_bytes);
     char *const room = ckpt_arena_take(&c->arena, 1, (size_t)bytes + CKPT_ALIGN);
     assert_non_null(room);
-    const ckpt_kernel_args args = {.in = in,
+    const ckpt_kernel_args args = {.way = way,
+                                   .in = in,
                                    .out = out,
                                    .saved = saved,
                                    .param = param,

@@ -88,6 +88,7 @@ void ckpt_gpu_forward(ckpt_gpu_case *c, const ckpt_run *run);
 void ckpt_gpu_backward(ckpt_gpu_case *c, const ckpt_run *run);
 void ckpt_gpu_want_forward(ckpt_gpu_case *c, bool evaluating);
 void ckpt_gpu_want_backward(ckpt_gpu_case *c, uint64_t no_grad_out);
+void ckpt_gpu_want_backward_by(ckpt_gpu_case *c, const char *way, uint64_t no_grad_out); /* NULL: the own way */
 
 /* Numbers to add to, into bits and value of the wanted gradients. */
 void ckpt_gpu_prefill(ckpt_gpu_case *c);

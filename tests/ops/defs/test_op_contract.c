@@ -5,9 +5,10 @@
  *   backward      against central differences of the reference, seeing only what the op declared; all of it read
  *   bits          the same at other addresses, with other workspace contents, on the second run, in place both ways
  *   accumulation  into what is there, by the kernel or staged by the device; into one buffer for several inputs
- *   ways          every other way: the own way's bits, seeing only what it declares; accumulation too
+ *   ways          every other way: the own way's bits, seeing only what it declares; accumulation too; inexact ones
+ *                 against the same differences
  *   workspace     the op's stated allowance is enough; less is refused or done with
- *   wrong data    ids outside their table are an error
+ *   wrong data    ids outside their table are an error, and weights of 0 where a way divides by them
  *
  * An op without two cases in support_cases.c, or without a reference, fails. The seed is printed;
  * CKPT_TEST_SEED=<number> sets it. */
@@ -283,7 +284,7 @@ static void check_backward_way(ckpt_bench *bench, const ckpt_way *way, const uns
     run_forward_for(bench, way);
     ckpt_bench_backward(bench, &(ckpt_run){.way = way});
     if (way->inexact) {
-        compare_gradients(bench, way->name);
+        compare_gradients(bench, "in another way, ");
         bits = ckpt_bench_snapshot(bench, true, &length);
     } else {
         check_bits(bench, way->name, bits, ckpt_bench_snapshot(bench, true, &length), length);
@@ -529,6 +530,31 @@ static void test_wrong_ids(void **state)
     }
 }
 
+/* A way that divides by the weight refuses one that is 0; the own way does not. */
+static void check_zero_weight(ckpt_bench *bench)
+{
+    const ckpt_way *const way = ckpt_node_find_way(bench->node, "output", true);
+    if (way == NULL || !way->inexact) {
+        return;
+    }
+    ckpt_twin *const weight = &bench->param[0];
+    ckpt_err err = {0};
+    memset(weight->memory + weight->bytes - 4, 0, 4);
+    ckpt_bench_forward(bench, &plain_run);
+    ckpt_bench_backward(bench, &plain_run);
+    const ckpt_code code = ckpt_bench_try_backward(bench, &(ckpt_run){.way = way}, &err);
+    CHECK(code == CKPT_BAD_INPUT && strstr(err.msg, bench->node->name) != NULL && strstr(err.msg, "is 0") != NULL,
+          "case %d (%s): a weight of 0 gives code %d, \"%s\"; wanted CKPT_BAD_INPUT and the layer's name",
+          bench->number, bench->test->op, (int)code, err.msg);
+}
+
+static void test_zero_weight(void **state)
+{
+    for (int i = 0; i < ckpt_case_count; i++) {
+        run_case(i, 2, check_zero_weight);
+    }
+}
+
 static ckpt_code bind_and_unbind(void *context, ckpt_err *err)
 {
     ckpt_bench *const bench = context;
@@ -567,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_declared_is_read),
         cmocka_unit_test(test_short_workspace),
         cmocka_unit_test(test_wrong_ids),
+        cmocka_unit_test(test_zero_weight),
         cmocka_unit_test(test_bind_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
