@@ -6,8 +6,10 @@ of a budget run in turns; the figure is the median over rounds of medians over s
 planned one or if two plans without inexact variants give other weights. "Without" plans the same graph after its variants
 are taken out.
 
-Usage: bench/variants_native.py BIN_FOLDER EFFORT STEPS ROUNDS JSON MODEL.json[,VAR=N...]...
-JSON: a file that gets every run.
+PHASES is profile,plan,train or some of these: what went before is taken from WORK, so that profiles and training can run
+on a quiet machine and planning at another time. WORK/runs.json gets every run.
+
+Usage: bench/variants_native.py BIN_FOLDER PHASES WORK EFFORT STEPS ROUNDS MODEL.json[,VAR=N...]...
 """
 import json
 import os
@@ -15,9 +17,8 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 
-bin_folder, effort, steps, rounds, record = sys.argv[1:6]
+bin_folder, phases, work, effort, steps, rounds = sys.argv[1:7]
 BUDGETS = 5
 
 
@@ -58,10 +59,8 @@ def train(model, options, path):
     return json.loads(out)
 
 
-def measure(model, values, folder):
-    options = [word for value in values for word in ("--set", value)] + ["--threads", "2"]
+def make_plans(model, options, folder):
     profile, whole, plain = (f"{folder}/{name}.json" for name in ("profile", "whole", "plain"))
-    run("ckpt-profile", *options, "--seconds", "0.4", "-o", profile, model)
     run("ckpt-graph", "--profile", profile, *options, "-o", whole, model)
     with open(whole) as f:
         graph = json.load(f)
@@ -82,11 +81,18 @@ def measure(model, values, folder):
             plan(g, budget, files[f"{name} {k}"], *more)
     for path in files.values():
         follow(path, lowered)
+    with open(f"{folder}/plans.json", "w") as f:
+        json.dump({"least_budget_bytes": least, "files": files}, f)
+
+
+def measure(model, options, folder):
+    with open(f"{folder}/plans.json") as f:
+        plans = json.load(f)
+    files, points = plans["files"], []
     found = {name: [] for name in files}
     for _ in range(int(rounds)):
         for name, path in files.items():
             found[name].append(train(model, options, path))
-    points = []
     digests = {r["weights_sha256"] for name, rs in found.items() for r in rs if not name.startswith("inexact")}
     if len(digests) != 1:
         sys.exit(f"{model}: other weights: {digests}")
@@ -98,26 +104,38 @@ def measure(model, values, folder):
             sys.exit(f"{model}, {name}: measured {peaks}, planned {planned['peak_bytes']}")
         points.append({"plan": name, "peak_bytes": planned["peak_bytes"], "predicted_ns": planned["time_ns"],
                        "step_ns": [r["step_ns"] for r in found[name]]})
-    return least, points
+    return plans["least_budget_bytes"], points
+
+
+def print_row(name, least, points):
+    median = {p["plan"]: statistics.median(p["step_ns"]) for p in points}
+    base = median["keep-all"]
+    over = [", ".join(f"{100 * (median[f'{side} {k}'] / base - 1):+.1f} %" for k in range(BUDGETS)) for side in ("without", "with", "inexact")]
+    spread = max((max(p["step_ns"]) - min(p["step_ns"])) / statistics.median(p["step_ns"]) for p in points)
+    print(f"| {name} | {least[0] / 1e6:.1f}, {least[1] / 1e6:.1f} MB | {base / 1e6:.0f} ms | {' | '.join(over)} | {100 * spread:.1f} % |", flush=True)
 
 
 def main():
     rows = []
-    print("| model | least budget without, with | measured step over keep-all at 5 budgets without | with | with inexact ones | spread |")
-    print("|---|---|---|---|---|---|")
-    for words in sys.argv[6:]:
+    if "train" in phases:
+        print("| model | least budget without, with | keep-all | measured step over keep-all at 5 budgets without | with | with inexact ones | spread |")
+        print("|---|---|---|---|---|---|---|")
+    for words in sys.argv[7:]:
         model, *values = words.split(",")
-        with tempfile.TemporaryDirectory() as folder:
-            least, points = measure(model, values, folder)
         name = " ".join([os.path.basename(model)[:-5], *values])
-        rows.append({"model": name, "least_budget_bytes": least, "runs": points})
-        with open(record, "w") as f:
-            json.dump(rows, f, indent=1)
-        median = {p["plan"]: statistics.median(p["step_ns"]) for p in points}
-        base = median["keep-all"]
-        over = [", ".join(f"{100 * (median[f'{side} {k}'] / base - 1):+.1f} %" for k in range(BUDGETS)) for side in ("without", "with", "inexact")]
-        spread = max((max(p["step_ns"]) - min(p["step_ns"])) / statistics.median(p["step_ns"]) for p in points)
-        print(f"| {name} | {least[0] / 1e6:.1f}, {least[1] / 1e6:.1f} MB | {' | '.join(over)} | {100 * spread:.1f} % |", flush=True)
+        folder = f"{work}/{name.replace(' ', ',')}"
+        os.makedirs(folder, exist_ok=True)
+        options = [word for value in values for word in ("--set", value)] + ["--threads", "2"]
+        if "profile" in phases:
+            run("ckpt-profile", *options, "--seconds", "0.2", "-o", f"{folder}/profile.json", model)
+        if "plan" in phases:
+            make_plans(model, options, folder)
+        if "train" in phases:
+            least, points = measure(model, options, folder)
+            rows.append({"model": name, "least_budget_bytes": least, "runs": points})
+            with open(f"{work}/runs.json", "w") as f:
+                json.dump(rows, f, indent=1)
+            print_row(name, least, points)
 
 
 main()
