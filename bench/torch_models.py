@@ -147,7 +147,7 @@ def main():
                 most = report.predicted_peak_bytes
                 try:
                     torch._dynamo.reset()
-                    loss(torch.compile(copy.deepcopy(original), backend="ckpt", options={"budget": "1B", "quiet": True}))
+                    loss(torch.compile(copy.deepcopy(original), backend=ckpt_torch.backend, options={"budget": "1B", "quiet": True}))
                 except ckpt_torch.Infeasible as refused:
                     least = refused.least_budget_bytes
             seconds = report.seconds

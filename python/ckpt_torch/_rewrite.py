@@ -129,6 +129,9 @@ class _Rewriter:
         output.meta.update(old.meta)
         module = GraphModule(self.joint.module, self.graph)
         saved = [n for n in self.saved if tensors(n.meta.get("val"))]
+        for node in saved:  # PyTorch 2.9 takes no input of backward that must be in forward
+            if node.op == "call_function":
+                node.meta["partitioner_tag"] = "is_forward"
         return _extract_fwd_bwd_modules(module, saved, saved_sym_nodes=[], num_fwd_outputs=self.num_fwd_outputs)
 
 
