@@ -6,8 +6,10 @@
 #include "planner/schedule/batches.h"
 
 enum {
-    ROUNDS = 4,   /* times a strategy may be asked, each with the limit lowered against fragmentation */
-    PACKINGS = 5, /* candidates of one call of a strategy that are packed */
+    ROUNDS = 6,    /* times a strategy may be asked, each with the limit lowered against fragmentation */
+    PACKINGS = 5,  /* candidates of one call of a strategy that are packed */
+    ALIKE = 500,   /* times that differ by less than this part are about the same */
+    LOST_MAX = 40, /* fragmentation, in thousandths, that more effort may still take away */
 };
 
 static ckpt_code pack_sequence(const ckpt_maker *m, const ckpt_sequence *sequence, ckpt_bytes enough, int effort,
@@ -70,7 +72,7 @@ typedef struct tries {
     bool better; /* one of the last candidates is now in `plan` */
     ckpt_bytes
         lost; /* least fragmentation among the last candidates that did not fit, in thousandths; -1: all fitted */
-    const int *packed[PACKINGS]; /* sequences of the last candidates that were packed */
+    const ckpt_candidate *packed[PACKINGS]; /* the last candidates that were packed */
     int packed_count;
 } tries;
 
@@ -112,30 +114,46 @@ static ckpt_code try_candidates(const ckpt_maker *m, const ckpt_candidates *cand
             continue;
         }
         CKPT_TRY(try_candidate(m, candidate, m->options->effort, t, err));
-        t->packed[t->packed_count++] = candidate->sequence.op;
+        t->packed[t->packed_count++] = candidate;
     }
     return CKPT_OK;
 }
 
+/* One of the same figures: parts of the planner hand on what others found. */
 static bool was_packed(const tries *t, const ckpt_candidate *candidate)
 {
     bool was = false;
     for (int i = 0; i < t->packed_count; i++) {
-        was = was || t->packed[i] == candidate->sequence.op;
+        was = was || (t->packed[i]->time == candidate->time && t->packed[i]->peak == candidate->peak);
     }
     return was;
 }
 
-/* A schedule may fit where the better one that was made from it does not. */
+/* The fastest fallback that takes at least `time`; NULL: none. */
+static const ckpt_candidate *next_fallback(const ckpt_candidates *candidates, ckpt_ns time)
+{
+    const ckpt_candidate *next = NULL;
+    for (int i = 0; i < candidates->fallback_count; i++) {
+        const ckpt_candidate *const it = &candidates->fallback[i];
+        next = it->time >= time && (next == NULL || it->time < next->time) ? it : next;
+    }
+    return next;
+}
+
+/* A schedule may fit where the better one that was made from it does not. The fastest that fits is taken; of those that
+ * take about as long only one is tried. */
 static ckpt_code try_fallbacks(const ckpt_maker *m, const ckpt_candidates *candidates, tries *t, ckpt_err *err)
 {
     const ckpt_bytes lost = t->lost; /* of the best: it says how much lower to ask */
-    for (int i = 0; i < candidates->fallback_count; i++) {
-        const ckpt_candidate *const fallback = &candidates->fallback[i];
-        if (fallback->peak <= m->limit && !was_packed(t, fallback) &&
-            !(t->fits && fallback->time >= t->plan->time_ns)) {
-            CKPT_TRY(try_candidate(m, fallback, m->options->effort, t, err));
+    const ckpt_candidate *it = next_fallback(candidates, 0);
+    for (bool first = true; it != NULL && !(t->fits && it->time >= t->plan->time_ns); first = false) {
+        if (!first && ckpt_plan_stopped(m->options)) {
+            break;
         }
+        if (it->peak <= m->limit && !was_packed(t, it)) {
+            CKPT_TRY(try_candidate(m, it, m->options->effort, t, err));
+        }
+        it = next_fallback(candidates, it->time + it->time / ALIKE + 1);
     }
     t->lost = lost;
     return CKPT_OK;
@@ -146,16 +164,18 @@ static ckpt_code repair(const ckpt_maker *m, const ckpt_candidates *first, tries
 {
     ckpt_plan_options options = *m->options;
     ckpt_candidates known = *first;
-    options.effort -= options.effort > CKPT_EFFORT_LOW;   /* this can only make it faster: less is paid for that */
-    ckpt_bytes above = m->limit;                          /* the lowest limit whose candidates did not fit */
-    ckpt_bytes below = 0;                                 /* the highest one whose candidates did, or that had none */
-    options.no_min_peak = ckpt_batch_count(m->graph) > 1; /* with several micro-batches it takes longer than all else */
+    options.effort -= options.effort > CKPT_EFFORT_LOW; /* this can only make it faster: less is paid for that */
+    ckpt_bytes above = m->limit;                        /* the lowest limit whose candidates did not fit */
+    ckpt_bytes below = 0;                               /* the highest one whose candidates did, or that had none */
+    options.no_min_peak = true;                         /* schedules of low peaks are known */
     for (int round = 1; round < ROUNDS && above - below > above / 100 && !ckpt_plan_stopped(m->options); round++) {
         const ckpt_bytes held = less_lost(m->limit, t->lost); /* by what would lose as little */
         const ckpt_bytes next = above - above / 50;
-        const ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
-        if (limit < m->options->floor_bytes) {
-            break; /* no schedule gets there */
+        const ckpt_bytes floor = m->options->floor_bytes; /* no schedule gets below */
+        ckpt_bytes limit = below > 0 ? below + (above - below) / 2 : held < next ? held : next;
+        limit = limit < floor ? floor + (above - floor) / 2 : limit;
+        if (above - limit < above / 1000) {
+            break;
         }
         options.incumbent = known.candidate;
         options.incumbent_count = known.count;
@@ -196,8 +216,8 @@ static ckpt_code allocate(const ckpt_maker *m, const ckpt_candidates *first, ckp
         t.fits = plan->arena_bytes <= m->limit;
     }
     *fits = t.fits;
-    if (t.fits && t.lost >= 0 && is_much_slower(t.plan, first) && m->options->effort < CKPT_EFFORT_MOST &&
-        !ckpt_plan_stopped(m->options)) {
+    if (t.fits && t.lost >= 0 && t.lost <= LOST_MAX && is_much_slower(t.plan, first) &&
+        m->options->effort < CKPT_EFFORT_MOST && !ckpt_plan_stopped(m->options)) {
         CKPT_TRY(try_candidate(m, &first->candidate[0], m->options->effort + 1, &t, err));
     }
     const bool slower = t.fits && t.plan->time_ns - first->candidate[0].time > first->candidate[0].time / 500;

@@ -1,4 +1,6 @@
 /* From a strategy's name to a plan. */
+#include <string.h>
+
 #include "core/base/clock.h"
 #include "planner/api/plan_make_impl.h"
 #include "planner/bound/bound.h"
@@ -36,10 +38,42 @@ static ckpt_code find_floor(const ckpt_maker *m, ckpt_plan_options *options, ckp
     return CKPT_OK;
 }
 
+/* What a part finds alone may be slower and still fit where that of all does not: allocations take more than what is
+ * live. So auto asks parts again where it lost by that, and is no slower than they are. */
+static ckpt_code try_parts(const ckpt_maker *m, const ckpt_candidates *candidates, ckpt_plan *plan, ckpt_err *err)
+{
+    static const struct {
+        const char *name;
+        int lost; /* asked where the plan is slower than hoped for by more than this part */
+        int ops;  /* of larger graphs it takes too long */
+    } part[] = {{"hierarchy", 500, 3000}, {"search", 50, 500}};
+    const bool is_auto = strcmp(m->strategy->name, "auto") == 0;
+    for (size_t i = 0; i < sizeof part / sizeof *part && is_auto && candidates->count > 0; i++) {
+        const ckpt_ns fastest = candidates->candidate[0].time;
+        if (plan->time_ns - fastest <= fastest / part[i].lost || m->graph->op_count > part[i].ops ||
+            ckpt_plan_stopped(m->options)) {
+            continue;
+        }
+        ckpt_maker alone = *m;
+        alone.strategy = ckpt_strategy_find(part[i].name);
+        ckpt_candidates *const its = CKPT_NEW(m->out, ckpt_candidates, 1);
+        if (its == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "a plan by %s", part[i].name);
+        }
+        ckpt_plan found = {0};
+        bool fits = false;
+        CKPT_TRY(ckpt_maker_attempt(&alone, its, &found, &fits, err));
+        *plan = fits && found.time_ns < plan->time_ns ? found : *plan;
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_maker_make(const ckpt_maker *maker, ckpt_plan *plan, ckpt_err *err)
 {
     bool fits = false;
     ckpt_plan_options known = *maker->options;
+    ckpt_low_memo memo = {0};
+    known.low_memo = &memo;
     ckpt_maker m = *maker;
     m.options = &known;
     ckpt_candidates *const candidates = CKPT_NEW(m.out, ckpt_candidates, 1);
@@ -48,6 +82,7 @@ ckpt_code ckpt_maker_make(const ckpt_maker *maker, ckpt_plan *plan, ckpt_err *er
     }
     CKPT_TRY(find_floor(&m, &known, m.out, err));
     CKPT_TRY(ckpt_maker_attempt(&m, candidates, plan, &fits, err));
+    CKPT_TRY(fits ? try_parts(&m, candidates, plan, err) : CKPT_OK);
     const ckpt_plan lowest = *plan;
     return fits ? ckpt_maker_finish(&m, candidates, plan, err) : ckpt_maker_refuse(&m, &lowest, plan, err);
 }

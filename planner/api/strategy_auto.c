@@ -39,9 +39,10 @@ typedef struct job {
     int effort;
     ckpt_arena *out;
     ckpt_candidates *candidates;
-    bool infeasible; /* proved, or nothing within the limit is wanted */
-    bool variants;   /* there is a choice of variants, or of optional ops */
-    bool batched;    /* several micro-batches, so many ops that only schedules of one are tried */
+    ckpt_low_memo low; /* what constructors found, whatever the limit */
+    bool infeasible;   /* proved, or nothing within the limit is wanted */
+    bool variants;     /* there is a choice of variants, or of optional ops */
+    bool batched;      /* several micro-batches, so many ops that only schedules of one are tried */
 } job;
 
 /* The part leaves its name on the candidates it added. */
@@ -50,6 +51,9 @@ static void sign(ckpt_candidates *candidates, const char *by)
     for (int i = 0; i < candidates->count; i++) {
         ckpt_candidate *const candidate = &candidates->candidate[i];
         candidate->by = candidate->by != NULL ? candidate->by : by;
+    }
+    for (int i = 0; i < candidates->fallback_count; i++) {
+        candidates->fallback[i].by = candidates->fallback[i].by != NULL ? candidates->fallback[i].by : by;
     }
     candidates->min_peak.by = candidates->min_peak.by != NULL ? candidates->min_peak.by : by;
     for (int i = 0; i < candidates->low_count; i++) {
@@ -124,6 +128,41 @@ static ckpt_code ask(job *j, const char *name, bool from_candidates, ckpt_candid
     return CKPT_OK;
 }
 
+/* Of the last constructors, where there are many: the dearer ones come last. */
+static void note_low(job *j, const ckpt_candidate *min_peak)
+{
+    ckpt_low_memo *const low = &j->low;
+    if (min_peak->sequence.op != NULL) {
+        low->count -= low->count == CKPT_LOW_OF_PARTS;
+        low->low[low->count++] = *min_peak;
+    }
+}
+
+/* Asked for low peaks again, constructors would find the same. */
+static bool recall_low(job *j)
+{
+    const ckpt_low_memo *const memo = j->options->low_memo;
+    if (!j->options->only_min_peak || j->variants || memo == NULL || !memo->known) {
+        return false;
+    }
+    for (int i = 0; i < memo->count; i++) {
+        ckpt_candidates_merge(j->candidates, &(ckpt_candidates){.min_peak = memo->low[i]});
+    }
+    j->low = *memo;
+    return true;
+}
+
+/* Prices and sweeps look for low peaks only where they find nothing else, and micro-batches only where they are to. */
+static void memorize_low(const job *j)
+{
+    ckpt_low_memo *const memo = j->options->low_memo;
+    const bool whole = !j->options->no_min_peak && (j->candidates->count == 0 || !is_large(j));
+    if (memo != NULL && whole && !j->variants && ckpt_batch_count(j->graph) <= 1 && !ckpt_plan_stopped(j->options)) {
+        *memo = j->low;
+        memo->known = true;
+    }
+}
+
 static ckpt_code construct(job *j, ckpt_err *err)
 {
     static const struct {
@@ -138,6 +177,9 @@ static ckpt_code construct(job *j, ckpt_err *err)
     ckpt_candidates *const all = j->candidates;
     bool asked_price = false; /* it has a plan for large graphs under any time limit */
     ckpt_candidates_incumbents(all, j->limit, j->options);
+    if (recall_low(j)) {
+        return CKPT_OK;
+    }
     for (size_t i = 0; i < sizeof constructors / sizeof *constructors; i++) {
         if ((j->options->without & constructors[i].part) != 0 || !constructors[i].is_for(j)) {
             continue;
@@ -154,6 +196,7 @@ static ckpt_code construct(job *j, ckpt_err *err)
         if (part.count > 0 && all->fallback_count < CKPT_FALLBACKS_MAX) {
             all->fallback[all->fallback_count++] = part.candidate[0];
         }
+        note_low(j, &part.min_peak);
         if (i == 0 && part.count > 0 && j->batched) {
             break;
         }
@@ -263,6 +306,7 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
     j.variants = ckpt_graph_has_variants(graph);
     j.batched = graph->op_count > BATCHED_OPS && j.effort < CKPT_EFFORT_MORE && ckpt_batch_count(graph) > 1;
     CKPT_TRY(construct(&j, err));
+    memorize_low(&j);
     const bool hurried = ckpt_plan_hurried(options, graph->op_count) && is_large(&j);
     const bool fixed = !may_recompute(&j) && !graph->has_link && !j.variants;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !fixed && !hurried && !is_done(&j); i++) {
@@ -276,6 +320,9 @@ static ckpt_code plan(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan
         if (j.infeasible && j.batched && candidates->min_peak.sequence.op != NULL) {
             break;
         }
+    }
+    for (int i = 0; i < j.low.count && candidates->low_count < CKPT_LOW_MAX; i++) {
+        candidates->low[candidates->low_count++] = j.low.low[i];
     }
     return CKPT_OK;
 }

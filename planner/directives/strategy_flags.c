@@ -24,6 +24,7 @@ static ckpt_code plan_rest(const ckpt_graph *graph, const ckpt_unrolled *unrolle
     ckpt_plan_options fresh = *options; /* schedules of `graph` are none of this one */
     fresh.incumbent = NULL;
     fresh.incumbent_count = 0;
+    fresh.low_memo = NULL;
     ckpt_candidates *const rest = CKPT_NEW(out, ckpt_candidates, 1);
     if (rest == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "candidates around what is set");

@@ -113,6 +113,7 @@ static ckpt_code plan_one(micro *x, ckpt_bytes limit, ckpt_bytes hold, int effor
         known[i] = (ckpt_candidate){p->sequence, p->peak > held ? p->peak : held, p->time, NULL};
     }
     options.effort = effort;
+    options.low_memo = NULL; /* that is of the whole */
     options.no_min_peak = limit > 0;
     options.incumbent = known;
     options.incumbent_count = x->pool_count;

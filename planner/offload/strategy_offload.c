@@ -19,6 +19,8 @@ static ckpt_code recompute_only(const ckpt_graph *graph, ckpt_bytes limit, const
     alone.has_link = false;
     ckpt_plan_options fresh = *options; /* what is known already may copy */
     fresh.incumbent_count = 0;
+    fresh.own_ways_known = false;
+    fresh.low_memo = NULL;
     CKPT_TRY(ckpt_strategy_find("auto")->plan(&alone, limit, &fresh, out, candidates, err));
     for (int i = 0; i < candidates->count; i++) {
         candidates->candidate[i].by = NULL;

@@ -49,6 +49,8 @@ typedef struct ckpt_plan_options {
     bool no_min_peak;                 /* nobody reads the candidates' min_peak: what only serves it may be left out */
     bool only_min_peak;               /* only that and those of low peak are read; the limit is of no interest */
     ckpt_bytes floor_bytes;           /* no schedule has a lower peak; 0: nothing is known */
+    bool own_ways_known;              /* incumbents hold what is found with all ops in their own ways */
+    struct ckpt_low_memo *low_memo;   /* what auto finds at any limit, for when it is asked again; NULL: nowhere */
 
     /* Ending early, with the best plan so far. That plan depends on the machine. */
     ckpt_ns deadline_ns;              /* on ckpt_clock_ns; 0: none */

@@ -28,7 +28,7 @@ typedef struct ckpt_candidate {
     const char *by; /* the strategy that found it, where that is another than the one that was asked; else NULL */
 } ckpt_candidate;
 
-enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 4, CKPT_LOW_MAX = 16 };
+enum { CKPT_CANDIDATES_MAX = 32, CKPT_FALLBACKS_MAX = 16, CKPT_LOW_MAX = 24, CKPT_LOW_OF_PARTS = 4 };
 
 /* What a strategy knows to do. */
 typedef struct ckpt_candidates {
@@ -36,7 +36,8 @@ typedef struct ckpt_candidates {
      * before take more than what is live. */
     ckpt_candidate candidate[CKPT_CANDIDATES_MAX];
     int count; /* 0: this strategy has no schedule within the limit */
-    /* The fastest of each part that built from nothing, for when the allocations of all candidates so far take more. */
+    /* The fastest of each part that built from nothing, and of each turn of the search, for when the allocations of all
+     * candidates so far take more: where nothing has a lower peak, there is no other candidate. */
     ckpt_candidate fallback[CKPT_FALLBACKS_MAX];
     int fallback_count;
     /* The lowest peak that this strategy knows how to reach within 2^63 ns; no sequence when there is none. Where there
@@ -50,6 +51,13 @@ typedef struct ckpt_candidates {
     const char *bound_how, *bound_scope;
 } ckpt_candidates;
 
+/* Schedules of low peak that do not depend on the limit, of one graph with all ops in their own ways. */
+typedef struct ckpt_low_memo {
+    bool known;
+    ckpt_candidate low[CKPT_LOW_OF_PARTS];
+    int count;
+} ckpt_low_memo;
+
 typedef struct ckpt_strategy {
     const char *name; /* "sqrt" */
     const char *help; /* one line */
@@ -60,7 +68,7 @@ typedef struct ckpt_strategy {
     bool variants; /* plans variants itself; others are asked for selected ways (planner/variants) */
     bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
-     * `candidates` comes empty. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
+     * `candidates` comes empty but for the min_peak, where one is known. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err);

@@ -20,14 +20,19 @@ enum {
     MIN_PEAK_WORK = 200000,
     FAR_PARTS = 3, /* of what is paid for annealing from the best, for one turn */
     FAR_TURNS = 12,
-    LOW_MAX = CKPT_LOW_MAX / 2, /* the other half is for what was found without variants */
-    LOW_PARTS = 1000,           /* a schedule of low peak is kept when it is lower by this part of it */
+    VERY_FAR = 20, /* by more than this part of what no schedule can beat: starts from low peaks are worth it */
+    LOW_MAX = 8,
+    TURNS_MAX = 6,
+    LOW_PARTS = 1000, /* a schedule of low peak is kept when it is lower by this part of it */
 };
 
 /* Temperatures in units of the mean time of an op that may be recomputed. */
 static const double HOT = 2;
 static const double COLD = 0.02;
 static const double FIRST = 0.6; /* part of the work for annealing from keep-all; the rest is for that from the best */
+static const double FROM_LOW = 0.1;       /* for what is fast at the lowest peak, from each start */
+static const double AGAIN = 0.4;          /* for annealing from that, when it is the best */
+static const double AFRESH = 0.2;         /* for the lowest peak, from nothing recomputed */
 static const double MIN_PEAK_SHARE = 0.4; /* part for the lowest peak, when nothing is within the limit */
 static const double LAST = 0.15;          /* at least this part is left for annealing from the best */
 static const double REHEAT = 0.1;         /* temperature of annealing from the best */
@@ -53,23 +58,27 @@ typedef struct improver {
     const ckpt_plan_options *options;
     ckpt_arena scratch;
     ckpt_bytes limit;
-    memo best[LEVELS];   /* fastest within the limit, and within limits that are lower and lower */
-    memo min_peak;       /* of minimum peak */
-    memo low[LOW_MAX];   /* the last on the way there, a ring */
-    int low_count;       /* so many have been written into it */
-    ckpt_bytes low_peak; /* of the last */
-    ckpt_ns enough;      /* no schedule is faster */
-    bool for_min_peak;   /* only the peak counts */
-    bool thorough;       /* remember every improvement, however small */
-    double price;        /* ns per byte above the limit, at the end of the last annealing where it changed */
+    memo best[LEVELS];    /* fastest within the limit, and within limits that are lower and lower */
+    memo min_peak;        /* of minimum peak */
+    bool from_given;      /* lowest[0] is from what was given */
+    memo lowest[2];       /* those that find_min_peak came to from what was given, and from nothing recomputed */
+    memo turn[TURNS_MAX]; /* the fastest within the limit at the end of the last turns that changed it, a ring */
+    int turn_count;       /* so many have been written into it */
+    memo low[LOW_MAX];    /* the last on the way there, a ring */
+    int low_count;        /* so many have been written into it */
+    ckpt_bytes low_peak;  /* of the last */
+    ckpt_ns enough;       /* no schedule is faster */
+    bool for_min_peak;    /* only the peak counts */
+    bool thorough;        /* remember every improvement, however small */
+    double price;         /* ns per byte above the limit, at the end of the last annealing where it changed */
     bool stopped;
 } improver;
 
-static bool remember(improver *m, memo *to)
+static bool make_room(improver *m, memo *to, int pairs)
 {
     const ckpt_search *const s = &m->w.search;
-    if (s->recomputed_count > to->room || (s->has_variants && to->way == NULL)) {
-        const int room = 2 * s->recomputed_count + 64;
+    if (pairs > to->room || (s->has_variants && to->way == NULL)) {
+        const int room = 2 * pairs + 64;
         ckpt_instant *const pair = CKPT_NEW(&m->scratch, ckpt_instant, room);
         int *const way = CKPT_NEW(&m->scratch, int, s->has_variants ? (size_t)room + (size_t)s->count : 0);
         if (pair == NULL || way == NULL) {
@@ -79,6 +88,15 @@ static bool remember(improver *m, memo *to)
         to->pair = pair;
         to->way = s->has_variants ? way : NULL;
         to->room = room;
+    }
+    return true;
+}
+
+static bool remember(improver *m, memo *to)
+{
+    const ckpt_search *const s = &m->w.search;
+    if (!make_room(m, to, s->recomputed_count)) {
+        return false;
     }
     for (int i = 0; s->has_variants && i < s->recomputed_count + s->count; i++) {
         const int o = i - s->recomputed_count;
@@ -192,6 +210,28 @@ static double root_of(double ratio, int64_t steps)
 static bool is_enough(const improver *m)
 {
     return m->for_min_peak ? m->min_peak.peak <= m->w.limit : m->best[0].is_set && m->best[0].time <= m->enough;
+}
+
+/* The best at the end of a turn. */
+static void note_turn(improver *m)
+{
+    const memo *const best = &m->best[0], *const last = &m->turn[(m->turn_count + TURNS_MAX - 1) % TURNS_MAX];
+    if (!best->is_set || (last->is_set && last->time <= best->time) || m->stopped) {
+        return;
+    }
+    memo *const to = &m->turn[m->turn_count % TURNS_MAX];
+    if (make_room(m, to, best->count)) {
+        const int ways = best->count + m->w.search.count;
+        memcpy(to->pair, best->pair, (size_t)best->count * sizeof *to->pair);
+        if (to->way != NULL) {
+            memcpy(to->way, best->way, (size_t)ways * sizeof *to->way);
+        }
+        to->count = best->count;
+        to->peak = best->peak;
+        to->time = best->time;
+        to->is_set = true;
+        m->turn_count++;
+    }
 }
 
 static void anneal(improver *m, const schedule *plan)
@@ -331,6 +371,7 @@ static void search_within(improver *m, const ckpt_candidates *given, int64_t wor
             keep_ways(&m->w.search);
         }
         anneal(m, &plan);
+        note_turn(m);
     }
 }
 
@@ -353,6 +394,7 @@ static void improve_best(improver *m, const schedule *plan, int64_t polish)
     m->thorough = true;
     note(m);
     m->thorough = false;
+    note_turn(m);
 }
 
 /* Annealing from the best: once where it is near the bound, else many times by turns of heat, with the price of bytes
@@ -448,13 +490,14 @@ static ckpt_code prepare(improver *m, const ckpt_graph *graph, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The last on the way to the minimum peak, from the lowest. */
-static ckpt_code offer_low(improver *m, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+/* The minimum peak, and the last on the way there, from the lowest. */
+static ckpt_code offer_min_peak(improver *m, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
 {
     const ckpt_bytes limit = m->limit;
+    CKPT_TRY(offer(m, &m->min_peak, true, out, candidates, err));
     m->limit = CKPT_BYTES_MAX;
     candidates->low_count = 0;
-    for (int i = 0; i < LOW_MAX && i < m->low_count; i++) {
+    for (int i = 0; i < LOW_MAX && i < m->low_count && candidates->low_count < CKPT_LOW_MAX; i++) {
         ckpt_candidates low = {.count = 0};
         CKPT_TRY(offer(m, &m->low[(m->low_count - 1 - i) % LOW_MAX], false, out, &low, err));
         if (low.count > 0) {
@@ -462,6 +505,19 @@ static ckpt_code offer_low(improver *m, ckpt_arena *out, ckpt_candidates *candid
         }
     }
     m->limit = limit;
+    return CKPT_OK;
+}
+
+/* The bests of the last turns, the fastest first: for when allocations take more. */
+static ckpt_code offer_turns(improver *m, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+{
+    for (int i = 0; i < TURNS_MAX && i < m->turn_count && candidates->fallback_count < CKPT_FALLBACKS_MAX; i++) {
+        ckpt_candidates turn = {.count = 0};
+        CKPT_TRY(offer(m, &m->turn[(m->turn_count - 1 - i) % TURNS_MAX], false, out, &turn, err));
+        if (turn.count > 0) {
+            candidates->fallback[candidates->fallback_count++] = turn.candidate[0];
+        }
+    }
     return CKPT_OK;
 }
 
@@ -476,15 +532,78 @@ static ckpt_code improve_min_peak(improver *m, int64_t work, ckpt_arena *out, ck
     m->w.live_at = 0;
     ckpt_search_assign(&m->w.search, NULL, NULL, 0);
     note(m);
-    if (candidates->min_peak.sequence.op != NULL) {
+    m->from_given = candidates->min_peak.sequence.op != NULL;
+    if (m->from_given) {
         ckpt_search_load(&m->w.search, &candidates->min_peak.sequence, m->options);
         note(m);
     }
     go_to(m, &m->min_peak);
     find_min_peak(m, (int64_t)((double)work * MIN_PEAK_SHARE));
     m->for_min_peak = false;
-    CKPT_TRY(offer(m, &m->min_peak, true, out, candidates, err));
-    return offer_low(m, out, candidates, err);
+    m->lowest[0] = m->min_peak;
+    return offer_min_peak(m, out, candidates, err);
+}
+
+/* The lowest peak once more, from nothing recomputed: what was given may be far from all that is lower. */
+static ckpt_code start_over(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+{
+    const memo *const given = &m->lowest[0], *const found = &m->min_peak;
+    if (!m->from_given || given->peak <= floor_of(&m->w.search, m->options->floor_bytes)) {
+        return CKPT_OK;
+    }
+    m->for_min_peak = true;
+    m->min_peak = (memo){.is_set = false};
+    ckpt_search_assign(&m->w.search, NULL, NULL, 0);
+    note(m);
+    find_min_peak(m, (int64_t)((double)work * AFRESH));
+    m->for_min_peak = false;
+    m->lowest[1] = *found;
+    m->min_peak =
+        found->peak < given->peak || (found->peak == given->peak && found->time < given->time) ? *found : *given;
+    return offer_min_peak(m, out, candidates, err);
+}
+
+static ckpt_code find_lowest(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
+{
+    CKPT_TRY(improve_min_peak(m, work, out, candidates, err));
+    return start_over(m, work, out, candidates, err);
+}
+
+/* What is fast at the lowest peak becomes a start, the same at every limit: where there is little more memory, nothing
+ * slower is found. `lowest` is within the limit. */
+static void start_from_low(improver *m, const memo *lowest, int64_t work)
+{
+    const ckpt_bytes limit = m->limit;
+    const ckpt_ns enough = m->enough;
+    memo best[LEVELS];
+    memcpy(best, m->best, sizeof best);
+    memset(m->best, 0, sizeof m->best);
+    m->limit = lowest->peak;
+    m->enough = ckpt_least_time(m->w.search.graph, m->options);
+    m->price = add_up(&m->w.search).ns_per_byte;
+    go_to(m, lowest);
+    note(m);
+    search_near(m, RESCUE, work);
+    m->limit = limit;
+    m->enough = enough;
+    go_to(m, &m->best[0]);
+    memcpy(m->best, best, sizeof best);
+    note(m);
+}
+
+/* From the schedules of lowest peak, where they are within the limit; again near the best when that has become one of
+ * them. */
+static void search_from_low(improver *m, int64_t work)
+{
+    const ckpt_ns before = m->best[0].is_set ? m->best[0].time : INT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        if (m->lowest[i].is_set && m->lowest[i].peak <= m->limit && !m->stopped) {
+            start_from_low(m, &m->lowest[i], (int64_t)((double)work * FROM_LOW));
+        }
+    }
+    if (m->best[0].is_set && m->best[0].time < before) {
+        search_near(m, RESCUE, (int64_t)((double)work * AGAIN));
+    }
 }
 
 static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candidates *candidates, ckpt_err *err)
@@ -498,6 +617,7 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
     start_from(m, candidates);
     const bool known = m->stopped && candidates->count > 0; /* ended before anything was looked for */
     const int64_t end = m->w.search.work + work;
+    const bool low = !m->best[0].is_set;
     if (known) {
         return CKPT_OK;
     }
@@ -515,10 +635,15 @@ static ckpt_code improve(improver *m, int64_t work, ckpt_arena *out, ckpt_candid
     }
     const int64_t last = (int64_t)((double)work * LAST);
     search_near(m, hot, end - m->w.search.work > last ? end - m->w.search.work : last);
+    if (low && (!m->best[0].is_set || m->best[0].time - m->enough > m->enough / VERY_FAR) && !m->stopped) {
+        CKPT_TRY(m->lowest[0].is_set ? CKPT_OK : improve_min_peak(m, work, out, candidates, err));
+        CKPT_TRY(start_over(m, work, out, candidates, err));
+        search_from_low(m, work);
+    }
     for (int i = 0; i < LEVELS && !(i > 0 && ckpt_plan_stopped(m->options)); i++) {
         CKPT_TRY(offer(m, &m->best[i], false, out, candidates, err));
     }
-    return CKPT_OK;
+    return offer_turns(m, out, candidates, err);
 }
 
 /* Large graphs are paid for more, but less than in proportion. */
@@ -546,7 +671,7 @@ static ckpt_code with_improver(const ckpt_graph *graph, ckpt_bytes limit, bool m
     ckpt_arena_init(&m->scratch);
     ckpt_code code = prepare(m, graph, err);
     if (code == CKPT_OK) {
-        code = (min_peak ? improve_min_peak : improve)(m, work_of(graph, moves), out, candidates, err);
+        code = (min_peak ? find_lowest : improve)(m, work_of(graph, moves), out, candidates, err);
     }
     if (code == CKPT_OK && m->w.search.failed) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "search over %d ops", graph->op_count);

@@ -162,7 +162,7 @@ static int *next_way(asker *a, int *way)
     return way;
 }
 
-/* As if there were no variants. */
+/* As if there were no variants; not again where that is known. */
 static ckpt_code ask_own(asker *a, ckpt_err *err)
 {
     int *const way = CKPT_NEW(a->out, int, a->graph->op_count);
@@ -173,7 +173,7 @@ static ckpt_code ask_own(asker *a, ckpt_err *err)
         way[o] = a->graph->op[o].optional ? -1 : o;
     }
     a->way[a->way_count++] = way;
-    return ask(a, way, err);
+    return a->options->own_ways_known ? CKPT_OK : ask(a, way, err);
 }
 
 /* First as if there were no variants; then with them, from what was found, which stays a candidate. */
@@ -198,14 +198,14 @@ static ckpt_code ask_twice(asker *a, ckpt_err *err)
     ckpt_plan_options options = *a->options;
     options.incumbent = known;
     options.incumbent_count = count;
+    options.own_ways_known = true;
+    a->candidates->min_peak = own.min_peak;
     CKPT_TRY(a->strategy->plan(a->graph, a->limit, &options, a->out, a->candidates, err));
     for (int i = 0; i < own.count; i++) {
         if (own.candidate[i].peak <= a->limit) {
             ckpt_candidates_add(a->candidates, &own.candidate[i]);
         }
     }
-    own.count = 0;
-    ckpt_candidates_merge(a->candidates, &own); /* its least peak */
     add_others(a->candidates, &own);
     return CKPT_OK;
 }

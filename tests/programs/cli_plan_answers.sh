@@ -63,12 +63,16 @@ cmp -s <(grep -v seconds plan1.json) <(grep -v seconds again.json) || fail "the 
 expect 0 'time limit: the best so far' --time-limit 0.000001 --budget 100% six.json
 expect 0 '' --time-limit 100 --budget 100% six.json
 
-# A part's schedule that fits in places is not lost to a faster one that does not: auto took 15 % longer than hierarchy here.
-for strategy in hierarchy auto; do
-    expect 0 '' --strategy $strategy --device rtx3090 --budget 61% --json "$source_dir/models/resnet50.json"
-    part[${#part[@]}]=$(number time_ns)
+# A part's schedule that fits in places is not lost to a faster one that does not: auto took 15 % longer than hierarchy
+# at 61 %, and 3 % at 59 %.
+for budget in 59% 61%; do
+    part=()
+    for strategy in hierarchy auto; do
+        expect 0 '' --strategy $strategy --device rtx3090 --budget $budget --json "$source_dir/models/resnet50.json"
+        part[${#part[@]}]=$(number time_ns)
+    done
+    [ "${part[1]}" -le "${part[0]}" ] || fail "hierarchy and auto at $budget: ${part[*]} ns"
 done
-[ "${part[1]}" -le "${part[0]}" ] || fail "hierarchy and auto: ${part[*]} ns"
 
 # A plan to begin with: never slower, and only for its own graph.
 "$plan" --strategy sqrt --budget 1500 -o sqrt.json --json six.json >out.txt 2>err.txt
