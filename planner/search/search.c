@@ -222,7 +222,9 @@ static void note_turn(improver *m)
     memo *const to = &m->turn[m->turn_count % TURNS_MAX];
     if (make_room(m, to, best->count)) {
         const int ways = best->count + m->w.search.count;
-        memcpy(to->pair, best->pair, (size_t)best->count * sizeof *to->pair);
+        if (best->count > 0) {
+            memcpy(to->pair, best->pair, (size_t)best->count * sizeof *to->pair);
+        }
         if (to->way != NULL) {
             memcpy(to->way, best->way, (size_t)ways * sizeof *to->way);
         }

@@ -123,8 +123,8 @@ static void hurry(ckpt_searcher *w, int from, int to)
                 const ckpt_ns time = s->time;
                 const int before = w->log_count;
                 const int way = other_way(w, k, v, turn);
-                const bool faster =
-                    way >= 0 && s->graph->op[way].time_ns < s->graph->op[ckpt_search_way(s, k, v)].time_ns;
+                const int now = ckpt_search_way(s, k, v); /* -1: an earlier change has ended this run */
+                const bool faster = way >= 0 && now >= 0 && s->graph->op[way].time_ns < s->graph->op[now].time_ns;
                 if (faster && change(w, k, v, way, false) && (s->time >= time || s->most[1] > w->limit)) {
                     ckpt_move_undo(w, before);
                 }
