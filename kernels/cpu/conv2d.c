@@ -1,6 +1,6 @@
-/* conv2d on the CPU by oneDNN's convolutions, channels last, directly or by Winograd's. A convolution with 1 x 1 filters and no padding runs as a
- * matrix product over pixels, whose weights need no reordering. With a stride, its input pixels are first gathered into
- * the workspace. */
+/* conv2d on the CPU by oneDNN's convolutions, channels last, directly or by Winograd's. A convolution with 1 x 1 filters
+ * and no padding runs as a matrix product over pixels, whose weights need no reordering. With a stride, its input pixels
+ * are first gathered into the workspace. */
 #include <string.h>
 
 #include "core/formats/tensor.h"
@@ -10,8 +10,8 @@
 
 typedef struct conv2d {
     ckpt_dnn *forward, *input, *weight;
-    /* Of the way "winograd"; NULL: oneDNN has none here. Where it has one of backward's two, the other is the own. */
-    ckpt_dnn *fast_forward, *fast_input, *fast_weight;
+    /* NULL: oneDNN has none here. Where it has one of backward's two, the other is the layer's own. */
+    ckpt_dnn *winograd_forward, *winograd_input, *winograd_weight;
     bool product;            /* the calls are matrix products */
     ckpt_bytes gather_bytes; /* of pixels gathered at the start of the workspace; 0: not gathered */
 } conv2d;
@@ -67,8 +67,8 @@ static ckpt_code fill_product(conv2d *state, const ckpt_node *node, const ckpt_d
 }
 
 /* What the library refuses is left out; other errors count. */
-static ckpt_code add_fast(const ckpt_node *node, const ckpt_dnn_shape *s, ckpt_dnn_direction direction, ckpt_dnn **made,
-                          ckpt_err *err)
+static ckpt_code add_winograd(const ckpt_node *node, const ckpt_dnn_shape *s, ckpt_dnn_direction direction,
+                              ckpt_dnn **made, ckpt_err *err)
 {
     ckpt_err refusal = {0};
     const ckpt_code code = ckpt_dnn_winograd(s, direction, node->threads, made, &refusal);
@@ -94,9 +94,9 @@ static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt
     if (ckpt_node_find_way(node, "winograd", false) == NULL) {
         return CKPT_OK;
     }
-    CKPT_TRY(add_fast(node, &s, CKPT_DNN_FORWARD, &c->fast_forward, err));
-    CKPT_TRY(add_fast(node, &s, CKPT_DNN_WEIGHT_GRADIENT, &c->fast_weight, err));
-    return c->input == NULL ? CKPT_OK : add_fast(node, &s, CKPT_DNN_INPUT_GRADIENT, &c->fast_input, err);
+    CKPT_TRY(add_winograd(node, &s, CKPT_DNN_FORWARD, &c->winograd_forward, err));
+    CKPT_TRY(add_winograd(node, &s, CKPT_DNN_WEIGHT_GRADIENT, &c->winograd_weight, err));
+    return c->input == NULL ? CKPT_OK : add_winograd(node, &s, CKPT_DNN_INPUT_GRADIENT, &c->winograd_input, err);
 }
 
 static void release(void *state)
@@ -105,14 +105,14 @@ static void release(void *state)
     ckpt_dnn_destroy(c->forward);
     ckpt_dnn_destroy(c->input);
     ckpt_dnn_destroy(c->weight);
-    ckpt_dnn_destroy(c->fast_forward);
-    ckpt_dnn_destroy(c->fast_input);
-    ckpt_dnn_destroy(c->fast_weight);
+    ckpt_dnn_destroy(c->winograd_forward);
+    ckpt_dnn_destroy(c->winograd_input);
+    ckpt_dnn_destroy(c->winograd_weight);
 }
 
-static const ckpt_dnn *or_own(const ckpt_dnn *fast, const ckpt_dnn *own)
+static const ckpt_dnn *or_own(const ckpt_dnn *winograd, const ckpt_dnn *own)
 {
-    return fast != NULL ? fast : own;
+    return winograd != NULL ? winograd : own;
 }
 
 static ckpt_bytes larger(const ckpt_dnn *a, const ckpt_dnn *b)
@@ -125,10 +125,11 @@ static ckpt_bytes way_workspace(const ckpt_node *node, const void *state, const 
 {
     (void)node;
     const conv2d *const c = state;
-    const bool here = way->backward ? c->fast_weight != NULL || c->fast_input != NULL : c->fast_forward != NULL;
+    const bool here =
+        way->backward ? c->winograd_weight != NULL || c->winograd_input != NULL : c->winograd_forward != NULL;
     return !here           ? CKPT_WAY_ABSENT
-           : way->backward ? larger(or_own(c->fast_weight, c->weight), or_own(c->fast_input, c->input))
-                           : ckpt_dnn_workspace(c->fast_forward);
+           : way->backward ? larger(or_own(c->winograd_weight, c->weight), or_own(c->winograd_input, c->input))
+                           : ckpt_dnn_workspace(c->winograd_forward);
 }
 
 static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
@@ -208,7 +209,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     if (c->product) {
         return product_forward(args, bias, err);
     }
-    const ckpt_dnn *const call = args->way != NULL ? c->fast_forward : c->forward;
+    const ckpt_dnn *const call = args->way != NULL ? c->winograd_forward : c->forward;
     return ckpt_dnn_run(call, (const void *const[4]){args->in[0], args->param[0], args->out[0], bias}, args->workspace,
                         err);
 }
@@ -221,8 +222,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     if (c->product) {
         return product_backward(args, bias, err);
     }
-    const ckpt_dnn *const weight = args->way != NULL ? or_own(c->fast_weight, c->weight) : c->weight;
-    const ckpt_dnn *const input = args->way != NULL ? or_own(c->fast_input, c->input) : c->input;
+    const ckpt_dnn *const weight = args->way != NULL ? or_own(c->winograd_weight, c->weight) : c->weight;
+    const ckpt_dnn *const input = args->way != NULL ? or_own(c->winograd_input, c->input) : c->input;
     CKPT_TRY(
         ckpt_dnn_run(weight, (const void *const[4]){args->in[0], args->grad_param[0], dy, bias}, args->workspace, err));
     return args->grad_in[0] == NULL

@@ -68,7 +68,8 @@ typedef struct ckpt_strategy {
     bool variants; /* plans variants itself; others are asked for selected ways (planner/variants) */
     bool baseline; /* what people do without a planner, for comparison: auto does not ask it */
     /* Sequences whose live bytes never exceed `limit` >= 0 where the strategy can help it; CKPT_BYTES_MAX: no limit.
-     * `candidates` comes empty but for the min_peak, where one is known. Strategies write a ckpt_order and hand it over by ckpt_order_end, which measures it.
+     * `candidates` comes empty but for the min_peak, where one is known. Strategies write a ckpt_order and hand it over
+     * by ckpt_order_end, which measures it.
      * Errors: CKPT_OVERFLOW, CKPT_NO_MEMORY. */
     ckpt_code (*plan)(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *out,
                       ckpt_candidates *candidates, ckpt_err *err);

@@ -149,7 +149,8 @@ static void each_thing_under_its_tag(void **state)
         nothing_lost();
     }
     wait_and_collect();
-    for (int i = 0; i < ckpt_rec.count; i++) {
+    CHECK(!emulated || ckpt_rec.count == 0, "the double records %d things when nothing happens", ckpt_rec.count);
+    for (int i = 0; i < ckpt_rec.count; i++) { /* CUPTI itself records calls or overhead */
         CHECK(!runs(&ckpt_rec.got[i]), "late: tag %d, a %s", (int)ckpt_rec.got[i].tag,
               ckpt_activity_kind_name(ckpt_rec.got[i].kind));
     }

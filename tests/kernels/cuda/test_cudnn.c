@@ -269,22 +269,22 @@ static void test_too_little_for_tensor_cores(void **state)
 
 /* Beside a real GPU its driver may serve cuDNN instead of the double, and then refuses code for another kind. */
 static bool built[GPU_COUNT];
+static int kinds_built;
 
 static int ask_for_cudnn(void **state)
 {
-    int kinds = 0;
     for (int g = 0; g < GPU_COUNT; g++) {
         const ckpt_cudnn_attention_shape s = {1, 1, 64, 64, 192, 192, true, false};
         const ckpt_cudnn_attention *made = NULL;
         ckpt_err err = {0};
         built[g] = ckpt_cudnn_attention_get(&opened[g], &s, &made, &err) == CKPT_OK ||
                    strstr(err.msg, "no kernel image is available") == NULL;
-        kinds += built[g];
+        kinds_built += built[g];
         if (!built[g]) {
             print_message("the driver here takes no code for an %s\n", gpus[g].name);
         }
     }
-    assert_in_range(kinds, 1, GPU_COUNT);
+    assert_in_range(kinds_built, 1, GPU_COUNT);
     return setenv("CKPT_ATTENTION", "cudnn", 1);
 }
 
@@ -391,10 +391,11 @@ static int check_attention_file(const char *file, const char *const *set, int se
         const bool drops = node != NULL && ckpt_node_float(node, "dropout") > 0;
         const bool wanted = node != NULL && drops == (dropout != 0); /* as in the file, and without */
         for (int g = 0; wanted && g < GPU_COUNT; g++) {
-            if (built[g]) {
-                check_default(file, g, node, drops);
+            if (!built[g]) {
+                continue;
             }
-            if (built[g] && !drops) {
+            check_default(file, g, node, drops);
+            if (!drops) {
                 check_attention(file, g, node);
             }
             checked++;
@@ -411,7 +412,7 @@ static int check_attention_as_is(const char *file)
 static void test_every_attention(void **state)
 {
     const int checked = check_models(check_attention_as_is);
-    CHECK(checked >= 2 * 5, "only %d attentions were checked", checked);
+    CHECK(checked >= kinds_built * 5, "only %d attentions were checked", checked);
 }
 
 /* Larger than any network here, so that backward takes some heads at a time: of whole sequences, or of one. */

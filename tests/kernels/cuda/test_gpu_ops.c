@@ -166,12 +166,13 @@ static void add_to_want(ckpt_gpu_tensor *t, float sign)
 }
 
 /* Adds all gradients to existing values, then only those of parameters. A bfloat16 gradient may be rounded before it is
- * added: a staged one is, and some of cuBLASLt's kernels do it (blas.c). */
+ * added: a staged one is, and on a card some of cuBLASLt's kernels do it (blas.c). */
 static void check_accumulation(ckpt_gpu_case *c)
 {
     const ckpt_node *const node = c->node;
     const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
-    const int extra = c->dtype == CKPT_BFLOAT16 ? 1 : 0;
+    const bool on_card = c->gpu->device->api != &ckpt_device_emulated;
+    const int extra = c->dtype == CKPT_BFLOAT16 && (on_card || !ckpt_node_accumulates(node)) ? 1 : 0;
     for (int only_params = 0; only_params < 2 && !c->failed; only_params++) {
         const ckpt_run run = {.shift = only_params,
                               .workspace_byte = 0xFF,
