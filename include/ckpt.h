@@ -16,7 +16,7 @@
  * Memory   What ..._create and ..._from_json give is destroyed by ..._destroy, which takes NULL. Texts and arrays that a
  *          handle gives belong to it and live as long as it does. Arguments are read during the call only; nothing of
  *          the caller's is kept but the callbacks of the options and their context.
- * Threads  There is no global state: different threads may do anything with different handles, and share a handle that
+ * Threads  There is no global state but a framework's device memory (below): different threads may do anything with different handles, and share a handle that
  *          none of them changes (only functions that take a pointer to non-const change a handle). Eight threads that
  *          plan give the same plans as one.
  * Manners  Nothing is printed, no signal handler installed, no locale or allocator set, the process never ended.
@@ -425,6 +425,58 @@ int64_t ckpt_sweep_min_budget(const ckpt_sweep *sweep);
 
 /* The sweep as ckpt-sweep JSON, which ckpt-view draws: as ckpt_graph_json. Errors: CKPT_ERROR_MEMORY. */
 char *ckpt_sweep_json(const ckpt_sweep *sweep, size_t *length, ckpt_error *error);
+
+/* ---- device memory of a framework ---- */
+
+/* A training step that a framework repeats allocates the same bytes in the same order every time. A step arena records
+ * that once, packs what is freed before the step ends into one block, and serves it from there. What outlives the step,
+ * is not as recorded, or belongs to another stream comes from the device, as everything outside of steps. Two live
+ * allocations never share a byte, whatever the framework does.
+ *
+ * A framework's allocator passes no handle along. So this part, and this part alone, has global state: one device and one
+ * block for the process, used by one step at a time, from any thread. */
+typedef struct ckpt_step_arena ckpt_step_arena;
+
+typedef int32_t (*ckpt_gpu_take)(void **address, size_t bytes, void *stream); /* 0: done; cudaMallocAsync is one */
+typedef int32_t (*ckpt_gpu_give)(void *address, void *stream);                /* cudaFreeAsync is one */
+
+/* Where memory comes from. Once, before the first allocation. */
+void ckpt_gpu_memory_from(ckpt_gpu_take take, ckpt_gpu_give give);
+
+/* What torch.cuda.memory.CUDAPluggableAllocator takes: `bytes`, or NULL when the device has none (PyTorch does not look);
+ * and their end. Addresses and sizes are multiples of 512. Cost: O(log live), and moving up to 24 bytes per live one. */
+void *ckpt_gpu_malloc(ptrdiff_t bytes, int32_t device, void *stream);
+void ckpt_gpu_free(void *address, ptrdiff_t bytes, int32_t device, void *stream);
+
+typedef struct ckpt_gpu_counts {
+    int64_t live_bytes, peak_bytes;        /* allocated now, and the most so far */
+    int64_t taken_bytes, taken_peak_bytes; /* of the device, the block included */
+    int64_t failed;                        /* allocations that the device refused */
+} ckpt_gpu_counts;
+
+/* Now; then, if `reset_peak` is not 0, both peaks are what is there now. */
+void ckpt_gpu_memory_counts(ckpt_gpu_counts *counts, int32_t reset_peak);
+
+typedef struct ckpt_step_arena_counts {
+    int64_t arena_bytes;          /* of the block that the step needs; 0: it was not recorded yet */
+    int64_t served, outlived;     /* allocations of the last step: from the block; recorded as outliving it */
+    int64_t missed, missed_bytes; /* those that were not as recorded, or whose place was taken */
+} ckpt_step_arena_counts;
+
+/* An arena of a step that was not recorded. Errors: CKPT_ERROR_MEMORY. */
+int ckpt_step_arena_create(ckpt_step_arena **arena, ckpt_error *error);
+void ckpt_step_arena_destroy(ckpt_step_arena *arena);
+
+/* A step on `stream` begins: recorded if it has not been, else served, for which the block is enlarged if need be. Ends
+ * the step before. Errors: CKPT_ERROR_MISSING, and it is recorded: the device has no such block, or something lives in
+ * the one that is too small. */
+int ckpt_step_arena_begin(ckpt_step_arena *arena, void *stream, ckpt_error *error);
+
+/* It ends. Errors: CKPT_ERROR_MEMORY, CKPT_ERROR_OVERFLOW, after which it is still to be recorded. Cost: of packing. */
+int ckpt_step_arena_end(ckpt_step_arena *arena, ckpt_step_arena_counts *counts, ckpt_error *error);
+
+/* The next step is recorded anew. */
+void ckpt_step_arena_forget(ckpt_step_arena *arena);
 
 #ifdef __cplusplus
 }

@@ -2,12 +2,13 @@
 
 import torch
 
+from ._arena import use_arena
 from ._backend import Infeasible, backend
 from ._joint import Unsupported
 from ._lib import version
 from ._report import Report, report
 
-__all__ = ["Infeasible", "Report", "Unsupported", "auto_checkpoint", "backend", "report"]
+__all__ = ["Infeasible", "Report", "Unsupported", "auto_checkpoint", "backend", "report", "use_arena"]
 __version__ = version()
 
 

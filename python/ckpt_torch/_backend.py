@@ -14,11 +14,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _lib, _measure, _random
+from ._arena import Arena
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
 
-OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace"}
+OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "arena"}
 steps = []  # every planned Step that is in use: weak references
 
 
@@ -114,6 +115,7 @@ class Step:
         self.plan = self.joint = self.measured_bytes = self._meter = None
         self.seconds, self._returned = {}, []
         self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
+        self.arena = Arena(self.device) if options.get("arena") and self.device.type == "cuda" else None
         self.static = static_blocks(args, options, held)
         if known.reserve:
             self.static.append(("learned", known.reserve))
@@ -142,7 +144,7 @@ class Step:
     def _partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **ignored):
         start = time.monotonic()
         joint = self.joint = Joint(joint_module, num_fwd_outputs)
-        costs = _measure.Costs().of(joint, self.tell)
+        costs = _measure.costs_of(joint, self.tell)
         self.seconds["measuring"] = time.monotonic() - start
         start = time.monotonic()
         self.graph = joint.graph("step", self.static, costs, self.known.dropped, self.options.get("inplace", True))
@@ -156,6 +158,8 @@ class Step:
 
         def forward(args):
             self._meter = None
+            if self.arena:
+                self.arena.begin()
             if self.measured_bytes is not None or not self.options.get("measure", True):
                 return run(args)
             meter = _measure.StepMeter(self.device)
@@ -184,11 +188,16 @@ class Step:
             if self._once and torch._C._autograd._get_current_graph_task_keep_graph():
                 raise Unsupported("backward(retain_graph=True) needs what this plan writes over: options={'inplace': False}")
             if self._meter is None:
-                return run(args)
+                out = run(args)
+                if self.arena:
+                    self.arena.end()
+                return out
             gone = sum(nbytes for _, storage, nbytes in self._returned if storage.expired())
             unseen = args[len(args) - len(self.joint.tangents):]
             out, _ = self._meter.run(measured, args, self._left - gone)
             del unseen
+            if self.arena:
+                self.arena.end()
             self._learn()
             return out
         backward._boxed_call = True

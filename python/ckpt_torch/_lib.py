@@ -47,8 +47,16 @@ def _open():
     return ctypes.CDLL(str(found))
 
 
-_ckpt = _open()
+library = _open()
 _ERROR, _OUT = POINTER(Error), POINTER(c_void_p)
+
+
+def declare(name, result, *arguments):
+    """Types of a function of ckpt.h, without its prefix."""
+    function = getattr(library, "ckpt_" + name)
+    function.restype, function.argtypes = result, arguments
+
+
 for _name, _result, *_arguments in [
         ("version", c_char_p),
         ("options_create", c_void_p),
@@ -67,34 +75,34 @@ for _name, _result, *_arguments in [
         ("trace_destroy", None, c_void_p),
         ("trace_json", c_void_p, c_void_p, POINTER(c_size_t), _ERROR),
         ("json_free", None, c_void_p)]:
-    _function = getattr(_ckpt, "ckpt_" + _name)
-    _function.restype, _function.argtypes = _result, _arguments
+    declare(_name, _result, *_arguments)
 
 
-def _call(function, *arguments):
+def call(function, *arguments):
+    """A function of ckpt.h that ends with a ckpt_error *; raises what that says."""
     error = Error()
-    result = getattr(_ckpt, "ckpt_" + function)(*arguments, byref(error))
+    result = getattr(library, "ckpt_" + function)(*arguments, byref(error))
     if error.code:
         raise ValueError(error.message.decode())
     return result
 
 
 def _text(function, handle):
-    text = _call(function, handle, None)
+    text = call(function, handle, None)
     try:
         return ctypes.string_at(text).decode()
     finally:
-        _ckpt.ckpt_json_free(text)
+        library.ckpt_json_free(text)
 
 
 def version():
-    return _ckpt.ckpt_version().decode()
+    return library.ckpt_version().decode()
 
 
 def option_names():
     """The options that ckpt_options_set takes."""
     count = c_int32()
-    options = _ckpt.ckpt_options_list(byref(count))
+    options = library.ckpt_options_list(byref(count))
     return {options[i].name.decode() for i in range(count.value)}
 
 
@@ -114,23 +122,23 @@ class Plan:
         Raises ValueError for an option or a graph that libckpt does not take.
         """
         self._graph, self._plan = c_void_p(), c_void_p()
-        chosen = _ckpt.ckpt_options_create()
+        chosen = library.ckpt_options_create()
         try:
             for key, value in options.items():
-                _call("options_set", chosen, key.encode(), str(value).encode())
+                call("options_set", chosen, key.encode(), str(value).encode())
             text = json.dumps(graph).encode()
-            _call("graph_from_json", name.encode(), text, len(text), chosen, byref(self._graph))
-            _call("plan_create", self._graph, chosen, byref(self._plan))
+            call("graph_from_json", name.encode(), text, len(text), chosen, byref(self._graph))
+            call("plan_create", self._graph, chosen, byref(self._plan))
         finally:
-            _ckpt.ckpt_options_destroy(chosen)
+            library.ckpt_options_destroy(chosen)
         summary = Summary()
-        _ckpt.ckpt_plan_summarize(self._plan, byref(summary))
+        library.ckpt_plan_summarize(self._plan, byref(summary))
         self.summary = {field: getattr(summary, field) for field, _ in Summary._fields_}
         for field, value in self.summary.items():
             if isinstance(value, bytes):
                 self.summary[field] = value.decode()
         count = c_int32()
-        steps = _ckpt.ckpt_plan_steps(self._plan, byref(count))
+        steps = library.ckpt_plan_steps(self._plan, byref(count))
         self.steps = [(steps[i].index, bool(steps[i].recomputed), bool(steps[i].inplace))
                       for i in range(count.value) if steps[i].action == RUN]
 
@@ -147,12 +155,12 @@ class Plan:
     def trace_json(self):
         """The predicted trace."""
         trace = c_void_p()
-        _call("trace_create", self._plan, self._graph, byref(trace))
+        call("trace_create", self._plan, self._graph, byref(trace))
         try:
             return _text("trace_json", trace)
         finally:
-            _ckpt.ckpt_trace_destroy(trace)
+            library.ckpt_trace_destroy(trace)
 
     def __del__(self):
-        _ckpt.ckpt_plan_destroy(self._plan)
-        _ckpt.ckpt_graph_destroy(self._graph)
+        library.ckpt_plan_destroy(self._plan)
+        library.ckpt_graph_destroy(self._graph)

@@ -18,6 +18,7 @@ from torch.fx import Node, map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ._arena import memory
 from ._random import functions
 from ._inplace import arguments_to_take
 from ._joint import Cost, device_of, storage_of, storages, tensors
@@ -33,7 +34,7 @@ def cache_file(device):
         name = torch.cuda.get_device_name(device) + " " + str(torch.version.cuda)
     else:
         name = _processor()
-    key = f"{device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
+    key = f"2 {device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
     return Path(root) / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
@@ -56,10 +57,15 @@ def signature(node):
     return f"{node.target}(" + ", ".join(word(x) for x in pytree.tree_leaves(arguments)) + ")"
 
 
-def _real(x):
-    """A tensor like a fake one, with numbers that no op refuses: 0 for indices."""
+def _real(x, on_host):
+    """A tensor like a fake one, with numbers that no op refuses: 0 for indices.
+
+    on_host   storages that lie on the host although PyTorch's description says otherwise
+    """
     if not isinstance(x, torch.Tensor):
         return x
+    if storage_of(x) in on_host:
+        return torch.zeros(x.shape, dtype=x.dtype)
     size = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride())) if x.numel() else 0
     flat = torch.empty(size, dtype=x.dtype, device=x.device)
     if x.dtype.is_floating_point or x.dtype.is_complex:
@@ -72,23 +78,27 @@ def _real(x):
 class _Case:
     """One distinct node, ready to run."""
 
-    def __init__(self, node):
+    def __init__(self, node, on_host=frozenset()):
         self.node = node
         arguments = map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
-        self.arguments, self.keywords = pytree.tree_map(_real, arguments)
+        self.arguments, self.keywords = pytree.tree_map(lambda x: _real(x, on_host), arguments)
 
     def run(self):
         return functions.get(self.node.target, self.node.target)(*self.arguments, **self.keywords)
 
 
-def _bytes_of(case, out):
-    """Bytes of each storage that the node makes, in the order of joint.writes; None where it made a view."""
+def _outputs_of(case, out):
+    """Of each storage that the node makes, in the order of joint.writes, its bytes, 0 where it made a view; and which of
+    them, by number, lie on the host although they are described as on a GPU: what attention says of its random numbers."""
     inside = {storage_of(t) for t in tensors((case.arguments, case.keywords))}
-    real = {}
+    real, host = {}, set()
     for fake, tensor in zip(tensors(case.node.meta["val"]), tensors(out)):
+        if fake.device.type != tensor.device.type:
+            host.add(storage_of(fake))
         real.setdefault(storage_of(fake), 0 if storage_of(tensor) in inside else tensor.untyped_storage().nbytes())
     known = {s for n in case.node.all_input_nodes for s in storages(n)}
-    return [size for s, size in real.items() if s not in known]
+    made = [s for s in real if s not in known]
+    return [0 if s in host else real[s] for s in made], [i for i, s in enumerate(made) if s in host]
 
 
 class MemoryEvents:
@@ -137,23 +147,36 @@ def _silent_stderr():
 
 
 def _memory_on_gpu(case, device):
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
+    before, _ = memory(device, reset_peak=True)
     out = case.run()
-    torch.cuda.synchronize(device)
-    return torch.cuda.max_memory_allocated(device) - before, out
+    return memory(device)[1] - before, out
+
+
+def _time_on_gpu(case, device):
+    """ns of a run among its like, which a GPU gets before it has done the one before: the host's time for it if that is
+    longer."""
+    def several(count):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(count):
+            case.run()
+        end.record()
+        end.synchronize()
+        return 1e6 * begin.elapsed_time(end) / count
+    with torch.cuda.device(device):
+        first = several(3)
+        count = int(min(50, max(3, 3e6 / max(1, first))))
+        return int(min(several(count) for _ in range(3)))
 
 
 def _time(case, device):
     """The least ns of a few runs: what else the machine does only adds."""
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    if device.type == "cuda":
+        return _time_on_gpu(case, device)
     runs, total = [], 0
     while len(runs) < 5 or (total < 1e7 and len(runs) < 50):
-        synchronize()
         start = time.perf_counter_ns()
         case.run()
-        synchronize()
         runs.append(time.perf_counter_ns() - start)
         total += runs[-1]
         if total > 3e8:
@@ -164,59 +187,55 @@ def _time(case, device):
 def _guess(node):
     """Where a node cannot be run alone: bytes moved at 10 GB/s, no workspace."""
     return {"ns": sum(sum(storages(n).values()) for n in [node, *node.all_input_nodes]) // 10 + 1000, "workspace": 0,
-            "bytes": None, "inplace": [], "guess": True}
+            "bytes": None, "host": [], "inplace": [], "guess": True}
 
 
-class Costs:
-    """Costs of nodes. `measured` and `guessed` count distinct nodes."""
+def costs_of(joint, tell=lambda text: None):
+    """A function from an Op of `joint` that is a node to its Cost."""
+    nodes = {id(op): signature(op.node) for op in joint.ops if op.kind == "node"}
+    device = next((d for d in (device_of(op.node) for op in joint.ops if op.kind == "node") if d.type == "cuda"), torch.device("cpu"))
+    path = cache_file(device)
+    known = _read(path)
+    if any(key not in known for key in nodes.values()):
+        _measure(joint, nodes, known, tell)
+        _write(path, known)
+    rows = {key: known[key] for key in nodes.values()}
 
-    def __init__(self):
-        self.measured, self.guessed = 0, 0
+    def cost(op):
+        row = rows[nodes[id(op)]]
+        return Cost(max(1, row["ns"]), row["workspace"], dict(zip(op.writes, row["bytes"] or [])), row["inplace"])
+    return cost
 
-    def of(self, joint, tell=lambda text: None):
-        """A function from an Op of `joint` to (ns, workspace bytes, {storage: bytes})."""
-        nodes = {}
-        for op in joint.ops:
-            if op.kind == "node":
-                nodes.setdefault(signature(op.node), op.node)
-        device = next((device_of(n) for n in nodes.values() if device_of(n).type == "cuda"), torch.device("cpu"))
-        path = cache_file(device)
-        known = _read(path)
-        missing = [s for s in nodes if s not in known]
-        if missing:
-            self._measure(missing, nodes, known, tell)
-            _write(path, known)
-        rows = {s: known[s] for s in nodes}
 
-        def cost(op):
-            row = rows[signature(op.node)]
-            return Cost(max(1, row["ns"]), row["workspace"], dict(zip(op.writes, row["bytes"] or [])), row["inplace"])
-        return cost
-
-    def _measure(self, missing, nodes, known, tell):
-        state = torch.get_rng_state()
-        states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-        progress = _Progress(2 * len(missing), tell)
-        events = None if torch.autograd._profiler_enabled() else MemoryEvents()
-        spans = {}
-        try:
-            with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():  # AOTAutograd is tracing
-                if events:
-                    events.start()
-                for key in missing:
-                    spans[key] = _try(_memory, nodes[key])
+def _measure(joint, nodes, known, tell):
+    """Adds to `known` what is not there; `nodes` has the signatures of the joint graph's ops."""
+    state = torch.get_rng_state()
+    states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    progress = _Progress(2 * len(set(nodes.values()) - set(known)), tell)
+    events = None if torch.autograd._profiler_enabled() else MemoryEvents()
+    runs, on_host = {}, set()  # runs: signature -> (node, what _memory saw)
+    try:
+        with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():  # AOTAutograd is tracing
+            if events:
+                events.start()
+            for op in joint.ops:
+                key = nodes.get(id(op))
+                if key is None:
+                    continue
+                if key not in known and key not in runs:
+                    runs[key] = op.node, _try(_memory, _Case(op.node, on_host))
                     progress.step()
-                if events:
-                    events.stop()
-                for key in missing:
-                    known[key] = (spans[key] and _try(_row, nodes[key], spans[key], events)) or _guess(nodes[key])
-                    self.measured += "guess" not in known[key]
-                    self.guessed += "guess" in known[key]
-                    progress.step()
-        finally:
-            torch.set_rng_state(state)
-            if states is not None:
-                torch.cuda.set_rng_state_all(states)
+                host = known[key]["host"] if key in known else runs[key][1][-1] if runs[key][1] else ()
+                on_host.update(op.writes[i] for i in host)
+            if events:
+                events.stop()
+            for key, (node, seen) in runs.items():
+                known[key] = (seen and _try(_row, _Case(node, on_host), seen, events)) or _guess(node)
+                progress.step()
+    finally:
+        torch.set_rng_state(state)
+        if states is not None:
+            torch.cuda.set_rng_state_all(states)
 
 
 class _Progress:
@@ -241,27 +260,26 @@ def _try(function, *arguments):
         return None
 
 
-def _memory(node):
-    """(start, end, bytes of its outputs) of a run; on a GPU the peak instead of a time."""
-    device = device_of(node)
-    case = _Case(node)
+def _memory(case):
+    """(start, end, *_outputs_of) of a run; on a GPU the peak and None in place of the times."""
+    device = device_of(case.node)
     if device.type == "cuda":
         peak, out = _memory_on_gpu(case, device)
-        return peak, None, _bytes_of(case, out)
+        return peak, None, *_outputs_of(case, out)
     start = time.time_ns()
     out = case.run()
     end = time.time_ns()
-    return start, end, _bytes_of(case, out)
+    return start, end, *_outputs_of(case, out)
 
 
-def _row(node, span, events):
-    start, end, size = span
+def _row(case, seen, events):
+    start, end, size, host = seen
     if end is None:
         peak = start
     else:
         peak = events.peak(start, end) if events else sum(size)
-    return {"ns": _time(_Case(node), device_of(node)), "workspace": max(0, peak - sum(size)), "bytes": size,
-            "inplace": arguments_to_take(_Case(node))}
+    return {"ns": _time(case, device_of(case.node)), "workspace": max(0, peak - sum(size)), "bytes": size, "host": host,
+            "inplace": arguments_to_take(case)}
 
 
 def _read(path):
@@ -301,10 +319,9 @@ class StepMeter:
         result and what it left behind."""
         if self.device.type == "cuda":
             if not base:
-                torch.cuda.reset_peak_memory_stats(self.device)
-                self._before = torch.cuda.memory_allocated(self.device)
+                self._before, _ = memory(self.device, reset_peak=True)
             out = part(args)
-            self.peak = torch.cuda.max_memory_allocated(self.device) - self._before
+            self.peak = memory(self.device)[1] - self._before
             return out, 1
         events = MemoryEvents()
         events.start()

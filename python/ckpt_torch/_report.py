@@ -10,7 +10,7 @@ class Report:
 
     predicted_peak_bytes, keep_all_peak_bytes, measured_peak_bytes (None before the first step), static_bytes (each peak
     includes it), budget_bytes, overhead and gap (shares of the time: 0.01 is one percent), recomputed {module: ns},
-    seconds {what: seconds}
+    seconds {what: seconds}, arena (with that option, ckpt.h's ckpt_step_arena_counts of the last step by name)
     """
 
     def __init__(self, step):
@@ -18,6 +18,7 @@ class Report:
         self._step = step
         self.predicted_peak_bytes, self.keep_all_peak_bytes = s["peak_bytes"], s["keep_all_peak_bytes"]
         self.measured_peak_bytes, self.budget_bytes = step.measured_bytes, s["budget_bytes"]
+        self.arena = step.arena.said() if step.arena else None
         self.static = {name: nbytes for name, nbytes in step.static if name != "learned"}
         self.static_bytes = sum(self.static.values())
         self.overhead = s["time_ns"] / max(1, s["keep_all_time_ns"]) - 1

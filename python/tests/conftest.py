@@ -11,5 +11,8 @@ from torch._dynamo.backends.registry import list_backends  # noqa: E402
 import ckpt_torch  # noqa: E402
 
 torch._dynamo.config.recompile_limit = 1000
+if os.environ.get("CKPT_TEST_DEVICE") == "cuda":  # eager's own bits differ from run to run without these
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
 if "ckpt" not in list_backends():  # it is not installed but in PYTHONPATH
     register_backend(ckpt_torch.backend, name="ckpt")

@@ -1,14 +1,16 @@
 """Training a few steps, in eager and under plans, and what must not differ."""
 
 import copy
+import os
 import random
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 import ckpt_torch
 
+DEVICE = torch.device(os.environ.get("CKPT_TEST_DEVICE", "cpu"))  # "cuda": the tests of bits run on a card
 LEAST = "1%"  # of keep-all's peak: with infeasible=least, the least budget there is
 
 
@@ -18,7 +20,7 @@ def loss_of(out):
     for i, x in enumerate(tree_leaves(out)):
         if isinstance(x, torch.Tensor) and x.requires_grad:
             x = torch.view_as_real(x) if x.is_complex() else x
-            total = total + (x.float() * torch.linspace(0.5, 1.5, x.numel()).view(x.shape)).mean() * (i + 1)
+            total = total + (x.float() * torch.linspace(0.5, 1.5, x.numel(), device=x.device).view(x.shape)).mean() * (i + 1)
     return total
 
 
@@ -26,10 +28,10 @@ def train(model, run, inputs, steps=5, loss=loss_of, accumulate=1, scaler=None, 
     """What `steps` steps of `run`, which is `model` or compiled from it, leave: losses, gradients, state, generator."""
     torch.manual_seed(11)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    scaler = torch.amp.GradScaler("cpu", enabled=bool(scaler))
+    scaler = torch.amp.GradScaler(DEVICE.type, enabled=bool(scaler))
     losses = []
     for step in range(steps * accumulate):
-        with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+        with torch.autocast(DEVICE.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None):
             value = loss(run(*inputs))
         losses.append(value.item())
         scaler.scale(value).backward()
@@ -40,7 +42,7 @@ def train(model, run, inputs, steps=5, loss=loss_of, accumulate=1, scaler=None, 
             optimizer.zero_grad()
         del value
     return {"losses": losses, "gradients": gradients, "state": [x.clone() for x in model.state_dict().values()],
-            "generator": torch.get_rng_state()}
+            "generators": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if DEVICE.type == "cuda" else [])}
 
 
 def differences(a, b):
@@ -48,8 +50,7 @@ def differences(a, b):
     def same(x, y):
         return (x is None) == (y is None) and (x is None or torch.equal(x, y) or (x != x).equal(y != y))
     found = [] if a["losses"] == b["losses"] else ["losses"]
-    found += [k for k in ("gradients", "state") if not all(map(same, a[k], b[k]))]
-    return found + ([] if torch.equal(a["generator"], b["generator"]) else ["generator"])
+    return found + [k for k in ("gradients", "state", "generators") if not all(map(same, a[k], b[k]))]
 
 
 def compiled(model, budget, **options):
@@ -59,6 +60,7 @@ def compiled(model, budget, **options):
 
 def check(model, inputs, budgets=("100%", "70%", LEAST), reference="eager", **how):
     """Trains a copy of the model under each budget; all must be as eager. Gives the reports."""
+    model, inputs = model.to(DEVICE), tree_map(lambda x: x.to(DEVICE).detach().requires_grad_(x.requires_grad), inputs)
     eager = copy.deepcopy(model)
     wanted = train(eager, torch.compile(eager, backend=reference) if reference else eager, inputs, **how)
     reports = []

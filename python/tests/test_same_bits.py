@@ -68,7 +68,7 @@ CASES = {
     "dropout and batch norm": lambda: (mlp(nn.BatchNorm1d(32), nn.Dropout(0.2), nn.ReLU(), nn.Linear(32, 32), nn.Dropout(0.5),
                                            nn.BatchNorm1d(32)), (X,)),
     "dropout of features": lambda: (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Dropout2d(0.4), nn.ReLU(), nn.Conv2d(8, 8, 3)), (IMAGE,)),
-    "random numbers": lambda: (Of(lambda m, x: m["b"]((m["a"](x) + 0.1 * torch.randn_like(x)).sigmoid() * torch.rand(16)),
+    "random numbers": lambda: (Of(lambda m, x: m["b"]((m["a"](x) + 0.1 * torch.randn_like(x)).sigmoid() * torch.rand(16, device=x.device)),
                                   a=nn.Linear(16, 16), b=nn.Linear(16, 16)), (X,)),
     "attention with dropout": lambda: (nn.TransformerEncoderLayer(16, 2, 32, dropout=0.2, batch_first=True), (X.view(2, 16, 16),)),
     "tied weights": lambda: (tied(), (WORDS,)),
