@@ -13,8 +13,8 @@
 #include "planner/placement/allocate.h"
 
 enum {
-    ALIGNMENT = 512,   /* of addresses and sizes, as PyTorch's own allocator has it */
-    LOOK_AHEAD = 16,   /* recorded allocations that may be missing this time */
+    ALIGNMENT = 512, /* of addresses and sizes, as PyTorch's own allocator has it */
+    LOOK_AHEAD = 16, /* recorded allocations that may be missing this time */
     FIRST_CAPACITY = 64
 };
 
@@ -27,7 +27,7 @@ typedef struct recorded {
 struct ckpt_step_arena {
     recorded *slot;
     int count, capacity, events;
-    bool ready; /* recorded and packed */
+    bool ready;       /* recorded and packed */
     ckpt_bytes bytes; /* of the block it needs */
     ckpt_step_arena_counts counts;
 };
@@ -289,7 +289,8 @@ static ckpt_code pack(ckpt_step_arena *arena, ckpt_arena *scratch, ckpt_err *err
     for (int i = 0; i < arena->count; i++) {
         const recorded *const s = &arena->slot[i];
         if (s->to >= 0) {
-            allocation[count++] = (ckpt_allocation){.name = "", .buffer = i, .from = s->from, .to = s->to, .bytes = s->bytes};
+            allocation[count++] =
+                (ckpt_allocation){.name = "", .buffer = i, .from = s->from, .to = s->to, .bytes = s->bytes};
         }
     }
     ckpt_bytes bytes = 0;
