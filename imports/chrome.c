@@ -93,8 +93,8 @@ static ckpt_code add_works(ckpt_chrome_import *in)
         }
         const char *const stream = w->stream.at != NULL ? ckpt_slice_text(w->stream, &in->scratch) : "?";
         const ckpt_event event = {
-            .name = ckpt_chrome_name(in, w->name, ""),
-            .layer = ckpt_chrome_layer_name(in, w->place),
+            .name = ckpt_chrome_name(w->name, "", &in->scratch),
+            .layer = ckpt_chrome_layer_name(w->place, &in->scratch),
             .stream = stream != NULL ? ckpt_arena_format(&in->scratch, "stream %s", stream) : NULL,
             .span = w->kind == CKPT_CHROME_COPY ? CKPT_SPAN_COPY : phase_of(in, w->place),
             .start_ns = w->start_ns,
@@ -116,8 +116,8 @@ static ckpt_code add_ops(ckpt_chrome_import *in, int *taken)
             continue;
         }
         const ckpt_event event = {
-            .name = ckpt_chrome_op_name(in, s),
-            .layer = ckpt_chrome_layer_name(in, &s->place),
+            .name = ckpt_chrome_op_name(s, &in->scratch),
+            .layer = ckpt_chrome_layer_name(&s->place, &in->scratch),
             .stream = thread_text(in, s),
             .span = phase_of(in, &s->place),
             .start_ns = s->start_ns,

@@ -179,10 +179,10 @@ typedef struct ckpt_chrome_import {
     ckpt_ns first_ns;                /* of all events taken */
 } ckpt_chrome_import;
 
-/* Names in scratch; NULL: no memory. `prefix` is left out. `place` NULL: "". */
-const char *ckpt_chrome_name(ckpt_chrome_import *in, ckpt_slice name, const char *prefix);
-const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *op);
-const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *place);
+/* Copies of names; NULL: no memory. `prefix` is left out. `place` NULL: "". */
+const char *ckpt_chrome_name(ckpt_slice name, const char *prefix, ckpt_arena *arena);
+const char *ckpt_chrome_op_name(const ckpt_chrome_span *op, ckpt_arena *arena);
+const char *ckpt_chrome_layer_name(const ckpt_chrome_place *place, ckpt_arena *arena);
 
 /* Adds the event to the timeline and empties scratch. A NULL name means no memory. */
 CKPT_MUST_USE ckpt_code ckpt_chrome_put(ckpt_chrome_import *in, const ckpt_event *event);

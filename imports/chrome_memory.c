@@ -147,9 +147,9 @@ ckpt_code ckpt_chrome_put_memory(ckpt_chrome_import *in)
         const ckpt_chrome_place *const place = made != NULL ? &made->span->place : NULL;
         const ckpt_event event = {
             .name = place == NULL       ? before_name
-                    : place->op != NULL ? ckpt_chrome_op_name(in, place->op)
+                    : place->op != NULL ? ckpt_chrome_op_name(place->op, &in->scratch)
                                         : "[memory]",
-            .layer = ckpt_chrome_layer_name(in, place),
+            .layer = ckpt_chrome_layer_name(place, &in->scratch),
             .stream = "compute",
             .span = m->bytes > 0 ? CKPT_SPAN_ALLOCATE : CKPT_SPAN_FREE,
             .start_ns = m->at_ns,

@@ -3,21 +3,21 @@
 
 #include "imports/chrome_impl.h"
 
-const char *ckpt_chrome_name(ckpt_chrome_import *in, ckpt_slice name, const char *prefix)
+const char *ckpt_chrome_name(ckpt_slice name, const char *prefix, ckpt_arena *arena)
 {
-    char *const text = name.at != NULL ? ckpt_slice_text(name, &in->scratch) : ckpt_arena_text(&in->scratch, "");
+    char *const text = name.at != NULL ? ckpt_slice_text(name, arena) : ckpt_arena_text(arena, "");
     const size_t length = strlen(prefix);
     return text != NULL && strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
 }
 
-const char *ckpt_chrome_op_name(ckpt_chrome_import *in, const ckpt_chrome_span *op)
+const char *ckpt_chrome_op_name(const ckpt_chrome_span *op, ckpt_arena *arena)
 {
-    return ckpt_chrome_name(in, op->name, "autograd::engine::evaluate_function: ");
+    return ckpt_chrome_name(op->name, "autograd::engine::evaluate_function: ", arena);
 }
 
-const char *ckpt_chrome_layer_name(ckpt_chrome_import *in, const ckpt_chrome_place *place)
+const char *ckpt_chrome_layer_name(const ckpt_chrome_place *place, ckpt_arena *arena)
 {
-    return place != NULL && place->layer != NULL ? ckpt_chrome_name(in, place->layer->name, "nn.Module: ") : "";
+    return place != NULL && place->layer != NULL ? ckpt_chrome_name(place->layer->name, "nn.Module: ", arena) : "";
 }
 
 ckpt_code ckpt_chrome_in_file(const ckpt_chrome_import *in, ckpt_code code)

@@ -30,39 +30,57 @@ static void tell_times(listener note, const char *times, const ckpt_et_timing *t
                         "times are those of the ops on the CPU; %d of %d are not in %.200s and count as bytes moved",
                         timing->wanted - timing->timed, timing->wanted, ckpt_import_shown(times));
     }
+    if (times != NULL) {
+        ckpt_import_say(note, timing->memory
+                                  ? "workspaces are those of the memory events beside the times"
+                                  : "workspaces are tensors inside ops: there are no memory events beside the "
+                                    "times (profile_memory=True)");
+    }
 }
 
-static void tell_not_recomputed(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
+static void tell_recomputed(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
 {
     int random = 0;
-    int statics = 0;
+    int statistics = 0;
+    int once = 0;
     const char *first_random = "";
-    const char *first_static = "";
+    const char *first_statistics = "";
+    const char *first_once = "";
     for (int i = 0; i < step->op_count; i++) {
         const ckpt_et_op *const op = &step->op[i];
         if (op->phase == CKPT_FORWARD && !op->left_out) {
             const char *const name = trace->node[op->node].name;
-            first_random = op->random && random == 0 ? name : first_random;
-            first_static = op->writes_static && statics == 0 ? name : first_static;
-            random += op->random;
-            statics += op->writes_static;
+            const bool draws = ckpt_et_has_state(op);
+            const bool updates = op->statistics && !op->once;
+            first_random = draws && random == 0 ? name : first_random;
+            first_statistics = updates && statistics == 0 ? name : first_statistics;
+            first_once = op->once && once == 0 ? name : first_once;
+            random += draws;
+            statistics += updates;
+            once += op->once;
         }
     }
     if (random > 0) {
         ckpt_import_say(note,
-                        "%d forward ops draw random numbers (%.80s) and are not recomputed: the trace does not "
-                        "tell whether they would draw the same",
-                        random, first_random);
+                        "%d forward ops draw random numbers (%.80s): each has a buffer of %lld bytes for the "
+                        "generator's state, for a plan that recomputes it",
+                        random, first_random, (long long)ckpt_et_state_bytes(trace));
     }
-    if (statics > 0) {
+    if (statistics > 0) {
         ckpt_import_say(note,
-                        "%d forward ops change what outlives the step, such as running statistics (%.80s), and are not "
-                        "recomputed",
-                        statics, first_static);
+                        "%d forward ops update running statistics (%.80s): what recomputes them must not update them "
+                        "again",
+                        statistics, first_statistics);
+    }
+    if (once > 0) {
+        ckpt_import_say(note,
+                        "%d forward ops are not recomputed (%.80s): they change what outlives the step, read what is "
+                        "changed later in it, or draw from a generator of the program's own",
+                        once, first_once);
     }
 }
 
-static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step)
+static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_step *step, bool memory)
 {
     int views = 0;
     for (int i = 0; i < step->op_count; i++) {
@@ -71,7 +89,7 @@ static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_st
     ckpt_import_say(note, "%.80s, the last of %d in the file", step->name, step->candidates);
     ckpt_import_say(note, "%d of %d ops make views only or touch nothing on %.40s, and are left out", views,
                     step->op_count, trace->device_count > 0 ? trace->device[trace->main_device] : "the device");
-    tell_not_recomputed(note, trace, step);
+    tell_recomputed(note, trace, step);
     if (step->optimizer_steps == 0) {
         ckpt_import_say(note, "no optimizer's step is in it: parameters count as inputs");
     } else if (step->optimizer_steps > 1) {
@@ -91,7 +109,8 @@ static void tell_all(listener note, const ckpt_et_trace *trace, const ckpt_et_st
     }
     ckpt_import_say(note,
                     "frees are not in the trace: a buffer counts as free after its last use; parameters that are not "
-                    "updated count as inputs; what libraries allocate for themselves is missing");
+                    "updated count as inputs%s",
+                    memory ? "" : "; what libraries allocate for themselves is missing");
 }
 
 static ckpt_code import(const char *path, const char *times, double bytes_per_s, listener note, ckpt_arena *work,
@@ -105,11 +124,11 @@ static ckpt_code import(const char *path, const char *times, double bytes_per_s,
     CKPT_TRY(ckpt_et_find_step(&trace, &step, err));
     CKPT_TRY(ckpt_et_follow(&trace, &step, &flow, err));
     if (times != NULL) {
-        CKPT_TRY(ckpt_et_times(times, &trace, &step, &timing, err));
+        CKPT_TRY(ckpt_et_kineto(times, &trace, &step, &timing, err));
     }
     fill_times(&step, timing.kernels, bytes_per_s);
     CKPT_TRY(ckpt_et_graph(&trace, &step, &flow, out, graph, err));
-    tell_all(note, &trace, &step);
+    tell_all(note, &trace, &step, timing.memory);
     tell_times(note, times, &timing, bytes_per_s);
     return CKPT_OK;
 }

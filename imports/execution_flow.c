@@ -1,8 +1,9 @@
 /* Finds the values that storages hold.
  *
  * The trace has no frees, and a storage at a reused address has the same number. A value begins where an op has a
- * storage, as an output or inside, that is not among its inputs. It ends at its last use. A value from before the
- * step's first op is static. A write in place makes a new value that replaces the old one. */
+ * storage, as an output or inside, that is not among its inputs; within an op likewise where a node has an output that
+ * neither its inputs nor the nodes inside it had. It ends at its last use. A value from before the step's first op is
+ * static. A write in place makes a new value that replaces the old one. */
 #include <string.h>
 
 #include "imports/execution_impl.h"
@@ -14,14 +15,22 @@ typedef struct follower {
     int *current;      /* per storage: its value; -1: none yet */
     int *tensor_value; /* per tensor number: its last known value */
     int *given_to;     /* per storage: the last op with it as an input */
+    int *touched;      /* per storage: the last node with it, of those that began or ended so far */
+    int *open;         /* nodes that have begun and not ended, the innermost last */
     int op;
 } follower;
 
 static int add_value(follower *f, int op, const ckpt_et_tensor *t, ckpt_bytes bytes)
 {
     const int v = f->flow->value_count++;
-    f->flow->value[v] = (ckpt_et_value){
-        .op = op, .storage = t->storage, .bytes = bytes, .previous = -1, .lineage = v, .buffer = -1, .last_op = -1};
+    f->flow->value[v] = (ckpt_et_value){.op = op,
+                                        .storage = t->storage,
+                                        .bytes = bytes,
+                                        .previous = -1,
+                                        .lineage = v,
+                                        .buffer = -1,
+                                        .last_op = -1,
+                                        .last_write = -1};
     f->current[t->storage] = v;
     return v;
 }
@@ -62,9 +71,8 @@ static void use(follower *f, int v, ckpt_et_use_kind kind)
         f->flow->use[value->last_use] = (ckpt_et_use){v, CKPT_ET_READ, -1};
         op->use_count++;
     }
-    if (kind != CKPT_ET_READ) {
-        f->flow->use[value->last_use].kind = kind;
-    }
+    ckpt_et_use *const u = &f->flow->use[value->last_use];
+    u->kind = kind == CKPT_ET_READ || u->kind == CKPT_ET_STATISTIC ? u->kind : kind;
 }
 
 static void use_inputs(follower *f, const ckpt_et_node *root)
@@ -82,8 +90,22 @@ static void use_inputs(follower *f, const ckpt_et_node *root)
     }
 }
 
-/* Looks at a tensor inside the op, or its output: in the memory of an input, or in memory of its own. */
-static void look_at(follower *f, const ckpt_et_tensor *t, bool output)
+/* Makes a value of the op in memory of its own. What it had there is gone: it was scratch. */
+static int make_value(follower *f, const ckpt_et_tensor *t)
+{
+    const int gone = f->current[t->storage];
+    const int v = add_value(f, f->op, t, bytes_of(t));
+    if (gone >= 0 && f->flow->value[gone].op == f->op) {
+        ckpt_et_value *const old = &f->flow->value[gone];
+        old->replaced = true;
+        f->flow->value[v].earlier = old->bytes > old->earlier ? old->bytes : old->earlier;
+    }
+    return v;
+}
+
+/* Looks at a tensor inside the op, or its output: in the memory of an input, or in memory of its own, which may be
+ * `fresh`. */
+static void look_at(follower *f, const ckpt_et_tensor *t, bool fresh, bool output)
 {
     int v = t->storage >= 0 ? f->current[t->storage] : -1;
     if (t->storage < 0) {
@@ -93,24 +115,54 @@ static void look_at(follower *f, const ckpt_et_tensor *t, bool output)
         const bool reduced =
             output && f->step->op[f->op].phase == CKPT_REDUCE; /* schemas of collectives do not mark writes */
         if ((t->written || reduced) && f->flow->value[v].last_op == f->op) {
-            use(f, v, CKPT_ET_WRITE);
+            use(f, v, t->statistic ? CKPT_ET_STATISTIC : CKPT_ET_WRITE);
         }
         return;
     }
-    v = v >= 0 && f->flow->value[v].op == f->op ? v : add_value(f, f->op, t, bytes_of(t));
+    v = v >= 0 && f->flow->value[v].op == f->op && !fresh ? v : make_value(f, t);
     ckpt_et_value *const value = &f->flow->value[v];
     value->bytes = t->end > value->bytes ? t->end : value->bytes;
     value->output = value->output || output;
     f->tensor_value[t->number] = v;
 }
 
-static void look_inside(follower *f, const ckpt_et_node *node, bool outermost)
+static void begin_node(follower *f, int n)
 {
+    const ckpt_et_node *const node = &f->trace->node[n];
     for (int i = node->input; i < node->input + node->input_count; i++) {
-        look_at(f, &f->trace->tensor[i], false);
+        const ckpt_et_tensor *const t = &f->trace->tensor[i];
+        look_at(f, t, false, false);
+        if (t->storage >= 0) {
+            f->touched[t->storage] = n;
+        }
     }
+}
+
+static void end_node(follower *f, int n)
+{
+    const ckpt_et_node *const node = &f->trace->node[n];
     for (int i = node->output; i < node->output + node->output_count; i++) {
-        look_at(f, &f->trace->tensor[i], outermost);
+        const ckpt_et_tensor *const t = &f->trace->tensor[i];
+        if (t->storage >= 0) { /* nodes inside it began after it */
+            look_at(f, t, f->touched[t->storage] < n, n == f->step->op[f->op].node);
+            f->touched[t->storage] = f->touched[t->storage] > n ? f->touched[t->storage] : n;
+        }
+    }
+}
+
+/* Nodes begin in the order of their numbers; each ends before the first that is not inside it begins. */
+static void look_inside(follower *f, const ckpt_et_op *op)
+{
+    int depth = 0;
+    for (int n = op->first_below; n >= 0; n = f->step->below[n]) {
+        while (depth > 0 && f->open[depth - 1] != f->trace->node[n].parent) {
+            end_node(f, f->open[--depth]);
+        }
+        begin_node(f, n);
+        f->open[depth++] = n;
+    }
+    while (depth > 0) {
+        end_node(f, f->open[--depth]);
     }
 }
 
@@ -131,11 +183,14 @@ static void settle_writes(follower *f, ckpt_et_op *op)
             continue;
         }
         if (old->op < 0) {
-            op->writes_static = true;
+            op->statistics = op->statistics || u->kind == CKPT_ET_STATISTIC;
+            op->once = op->once || u->kind != CKPT_ET_STATISTIC;
+            old->last_write = op->phase == CKPT_UPDATE ? old->last_write : f->op;
         } else if (adds_up(f, op, old)) {
             u->kind = CKPT_ET_ADD;
         } else {
             const int v = f->flow->value_count++;
+            u->kind = CKPT_ET_WRITE;
             f->flow->value[v] = (ckpt_et_value){.op = f->op,
                                                 .storage = old->storage,
                                                 .bytes = old->bytes,
@@ -143,7 +198,8 @@ static void settle_writes(follower *f, ckpt_et_op *op)
                                                 .lineage = old->lineage,
                                                 .output = true,
                                                 .buffer = -1,
-                                                .last_op = f->op};
+                                                .last_op = f->op,
+                                                .last_write = -1};
             f->current[old->storage] = v;
             old->superseded = true;
             u->next = v;
@@ -202,9 +258,7 @@ static void follow_op(follower *f)
     const int first_value = f->flow->value_count;
     op->first_use = f->flow->use_count;
     use_inputs(f, &f->trace->node[op->node]);
-    for (int i = op->first_below; i >= 0; i = f->step->below[i]) {
-        look_inside(f, &f->trace->node[i], i == op->node);
-    }
+    look_inside(f, op);
     finish_op(f, op, first_value);
 }
 
@@ -218,21 +272,27 @@ static void mark_uses(ckpt_et_step *step, ckpt_et_flow *flow)
             value->used = true;
             value->read[op->phase] = true;
             value->written[op->phase] = value->written[op->phase] || u->kind != CKPT_ET_READ;
+            step->op[i].once = op->once || (u->kind == CKPT_ET_READ && value->last_write > i);
         }
     }
 }
 
-/* Sums the scratch of each op: values made inside it that are neither outputs nor used later. */
+/* Sums what each op leaves in memory, and its scratch: values made inside it that are neither outputs nor used later,
+ * at each address the largest. */
 static ckpt_code add_scratch(const ckpt_et_trace *trace, ckpt_et_step *step, const ckpt_et_flow *flow, ckpt_err *err)
 {
     for (int v = 0; v < flow->value_count; v++) {
         const ckpt_et_value *const value = &flow->value[v];
-        if (value->op >= 0 && !value->output && !value->used) {
-            ckpt_bytes *const workspace = &step->op[value->op].workspace;
-            if (!ckpt_sum(*workspace, value->bytes, workspace)) {
-                return CKPT_FAIL(err, CKPT_OVERFLOW, "%.200s: the scratch of node %lld does not fit 63 bits",
-                                 trace->path, (long long)trace->node[step->op[value->op].node].id);
-            }
+        if (value->op < 0 || value->replaced) {
+            continue;
+        }
+        ckpt_et_op *const op = &step->op[value->op];
+        const bool stays = value->output || value->used;
+        const ckpt_bytes scratch = stays || value->earlier > value->bytes ? value->earlier : value->bytes;
+        if (!ckpt_sum(op->workspace, scratch, &op->workspace) ||
+            !ckpt_sum(op->made, stays && value->previous < 0 ? value->bytes : 0, &op->made)) {
+            return CKPT_FAIL(err, CKPT_OVERFLOW, "%.200s: what node %lld makes does not fit 63 bits", trace->path,
+                             (long long)trace->node[op->node].id);
         }
     }
     return CKPT_OK;
@@ -250,14 +310,18 @@ ckpt_code ckpt_et_follow(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt_et
                   .flow = flow,
                   .current = CKPT_NEW(work, int, trace->number_count),
                   .tensor_value = CKPT_NEW(work, int, trace->number_count),
-                  .given_to = CKPT_NEW(work, int, trace->number_count)};
-    if (flow->value == NULL || flow->use == NULL || f.current == NULL || f.tensor_value == NULL || f.given_to == NULL) {
+                  .given_to = CKPT_NEW(work, int, trace->number_count),
+                  .touched = CKPT_NEW(work, int, trace->number_count),
+                  .open = CKPT_NEW(work, int, trace->node_count)};
+    if (flow->value == NULL || flow->use == NULL || f.current == NULL || f.tensor_value == NULL || f.given_to == NULL ||
+        f.touched == NULL || f.open == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for its values", trace->path);
     }
     for (int i = 0; i < trace->number_count; i++) {
         f.current[i] = -1;
         f.tensor_value[i] = -1;
         f.given_to[i] = -1;
+        f.touched[i] = -1;
     }
     for (f.op = 0; f.op < step->op_count; f.op++) {
         follow_op(&f);

@@ -14,7 +14,8 @@ typedef struct builder {
     ckpt_graph *graph;
     ckpt_buffer *buffer;
     ckpt_graph_op *op;
-    int *of_op;           /* per op of the step: its index in the graph; -1: left out */
+    int *of_op;           /* per op of the step: its index in the graph, behind that of its state; -1: left out */
+    int *state;           /* per op of the step: the buffer of its state; -1 */
     int *written, *named; /* per op: buffers it writes, and how many of them have a name */
     int *saved;
     ckpt_err *err;
@@ -23,6 +24,18 @@ typedef struct builder {
 static ckpt_code no_memory(const builder *b)
 {
     return CKPT_FAIL(b->err, CKPT_NO_MEMORY, "%.200s: no memory for its graph", b->trace->path);
+}
+
+bool ckpt_et_has_state(const ckpt_et_op *op)
+{
+    return op->phase == CKPT_FORWARD && op->random && !op->once && !op->left_out;
+}
+
+/* What torch.get_rng_state and torch.cuda.get_rng_state give. */
+ckpt_bytes ckpt_et_state_bytes(const ckpt_et_trace *trace)
+{
+    const bool cpu = trace->device_count > 0 && strcmp(trace->device[trace->main_device], "cpu") == 0;
+    return cpu ? 5056 : 16;
 }
 
 /* The role of a value from before the step, by the phases that read and write it. */
@@ -88,20 +101,21 @@ static ckpt_kind kind_of(const builder *b, const ckpt_et_value *value)
                : CKPT_ACTIVATION;
 }
 
-/* "aten::linear#5" is the output of node 5, "aten::linear#5:1" its second output, "aten::linear#5/saved" a value made
- * inside it and used later. */
-static const char *name_buffer(builder *b, const ckpt_et_value *value)
+/* "head/aten::linear#5" is the output of node 5 in the layer "head", "head/aten::linear#5:1" its second output,
+ * "head/aten::linear#5/saved" a value made inside it and used later. Names that differ only in what follows the number
+ * of the node are of one op. */
+static const char *name_buffer(builder *b, const ckpt_graph_op *op, const char *what, int k)
 {
-    const char *const op = b->op[b->of_op[value->op]].name;
-    int *const count = value->output ? &b->named[value->op] : &b->saved[value->op];
-    const char *const what = value->output ? "" : "/saved";
-    const int k = (*count)++;
-    return k == 0 ? ckpt_arena_format(b->out, "%s%s", op, what) : ckpt_arena_format(b->out, "%s%s:%d", op, what, k);
+    const bool named = op->layer[0] != '\0' && strcmp(op->layer, op->name) != 0;
+    const char *const layer = named ? op->layer : "";
+    const char *const slash = named ? "/" : "";
+    return k == 0 ? ckpt_arena_format(b->out, "%s%s%s%s", layer, slash, op->name, what)
+                  : ckpt_arena_format(b->out, "%s%s%s%s:%d", layer, slash, op->name, what, k);
 }
 
 static ckpt_code add_buffers(builder *b)
 {
-    b->buffer = CKPT_NEW(b->out, ckpt_buffer, b->flow->value_count);
+    b->buffer = CKPT_NEW(b->out, ckpt_buffer, b->flow->value_count + b->step->op_count);
     int *const outputs = CKPT_NEW(b->out, int, b->flow->value_count);
     if (b->buffer == NULL || outputs == NULL) {
         return no_memory(b);
@@ -113,12 +127,25 @@ static ckpt_code add_buffers(builder *b)
         }
         value->buffer = b->graph->buffer_count++;
         b->written[value->op]++;
-        b->buffer[value->buffer] = (ckpt_buffer){name_buffer(b, value), value->bytes, kind_of(b, value)};
-        if (b->buffer[value->buffer].name == NULL) {
+        int *const count = value->output ? &b->named[value->op] : &b->saved[value->op];
+        const char *const name = name_buffer(b, &b->op[b->of_op[value->op]], value->output ? "" : "/saved", (*count)++);
+        b->buffer[value->buffer] = (ckpt_buffer){name, value->bytes, kind_of(b, value)};
+        if (name == NULL) {
             return no_memory(b);
         }
         if (value->loss || (b->flow->value[value->lineage].parameter_gradient && !value->superseded)) {
             outputs[b->graph->outputs.count++] = value->buffer;
+        }
+    }
+    for (int i = 0; i < b->step->op_count; i++) {
+        b->state[i] = -1;
+        if (ckpt_et_has_state(&b->step->op[i])) {
+            const char *const name = name_buffer(b, &b->op[b->of_op[i]], "/state", 0);
+            b->state[i] = b->graph->buffer_count++;
+            b->buffer[b->state[i]] = (ckpt_buffer){name, ckpt_et_state_bytes(b->trace), CKPT_ACTIVATION};
+            if (name == NULL) {
+                return no_memory(b);
+            }
         }
     }
     b->graph->buffer = b->buffer;
@@ -126,34 +153,61 @@ static ckpt_code add_buffers(builder *b)
     return CKPT_OK;
 }
 
-/* Ops get their indices before their buffers, which are named after them. */
+static const char *name_op(builder *b, const ckpt_et_op *op)
+{
+    const ckpt_et_node *const node = &b->trace->node[op->node];
+    return ckpt_arena_format(b->out, "%s#%lld", node->name, (long long)node->id);
+}
+
+/* A backward op without a layer takes that of its forward op, a forward op its own name. */
+static const char *name_layer(builder *b, const ckpt_et_op *op)
+{
+    const ckpt_et_op *const named =
+        op->layer == NULL && op->phase == CKPT_BACKWARD && op->origin >= 0 ? &b->step->op[op->origin] : op;
+    if (named->layer != NULL) {
+        return ckpt_arena_text(b->out, named->layer);
+    }
+    return named->phase == CKPT_FORWARD ? name_op(b, named)
+                                        : ckpt_arena_text(b->out, named->phase == CKPT_UPDATE ? "optimizer" : "");
+}
+
+/* Ops get their indices before their buffers, which are named after them. The state of the generator that a random op
+ * draws from is written by an op before it. */
 static ckpt_code name_ops(builder *b)
 {
     for (int i = 0; i < b->step->op_count; i++) {
         const ckpt_et_op *const op = &b->step->op[i];
-        const ckpt_et_node *const node = &b->trace->node[op->node];
         b->of_op[i] = -1;
         if (op->left_out) {
             continue;
         }
-        b->of_op[i] = b->graph->op_count++;
-        ckpt_graph_op *const made = &b->op[b->of_op[i]];
-        made->name = ckpt_arena_format(b->out, "%s#%lld", node->name, (long long)node->id);
-        made->layer = ckpt_arena_text(b->out, op->layer);
-        made->phase = op->phase;
-        made->time_ns = op->time_ns;
-        made->workspace_bytes = op->workspace;
-        made->recompute = op->phase == CKPT_FORWARD && !op->random && !op->writes_static;
-        if (made->name == NULL || made->layer == NULL) {
+        const char *const name = name_op(b, op);
+        const char *const layer = name_layer(b, op);
+        if (name == NULL || layer == NULL) {
             return no_memory(b);
         }
+        if (ckpt_et_has_state(op)) {
+            ckpt_graph_op *const state = &b->op[b->graph->op_count++];
+            *state = (ckpt_graph_op){.name = ckpt_arena_format(b->out, "%s/state", name), .layer = layer};
+            if (state->name == NULL) {
+                return no_memory(b);
+            }
+        }
+        b->of_op[i] = b->graph->op_count++;
+        b->op[b->of_op[i]] = (ckpt_graph_op){.name = name,
+                                             .layer = layer,
+                                             .phase = op->phase,
+                                             .time_ns = op->time_ns,
+                                             .workspace_bytes = op->workspace,
+                                             .recompute = op->phase == CKPT_FORWARD && !op->once};
     }
     return CKPT_OK;
 }
 
-static ckpt_code list_uses(builder *b, const ckpt_et_op *op, ckpt_graph_op *made)
+static ckpt_code list_uses(builder *b, int i, ckpt_graph_op *made)
 {
-    int *const reads = CKPT_NEW(b->out, int, op->use_count);
+    const ckpt_et_op *const op = &b->step->op[i];
+    int *const reads = CKPT_NEW(b->out, int, op->use_count + 1);
     int *const adds = CKPT_NEW(b->out, int, op->use_count);
     ckpt_inplace *const inplace = CKPT_NEW(b->out, ckpt_inplace, op->use_count);
     if (reads == NULL || adds == NULL || inplace == NULL) {
@@ -173,6 +227,10 @@ static ckpt_code list_uses(builder *b, const ckpt_et_op *op, ckpt_graph_op *made
         if (u->kind == CKPT_ET_WRITE) {
             inplace[made->inplace_count++] = (ckpt_inplace){b->flow->value[u->next].buffer, buffer};
         }
+    }
+    if (b->state[i] >= 0) {
+        reads[made->reads.count++] = b->state[i];
+        made[-1].writes = (ckpt_list){&reads[made->reads.count - 1], 1};
     }
     made->reads.at = reads;
     made->adds.at = adds;
@@ -194,7 +252,7 @@ static ckpt_code add_ops(builder *b)
         }
         made->writes = (ckpt_list){writes, b->written[i]};
         b->written[i] = 0; /* now: how many of them are listed */
-        CKPT_TRY(list_uses(b, &b->step->op[i], made));
+        CKPT_TRY(list_uses(b, i, made));
     }
     for (int v = 0; v < b->flow->value_count; v++) {
         const ckpt_et_value *const value = &b->flow->value[v];
@@ -227,13 +285,15 @@ ckpt_code ckpt_et_graph(const ckpt_et_trace *trace, const ckpt_et_step *step, ck
                  .flow = flow,
                  .out = out,
                  .graph = CKPT_NEW(out, ckpt_graph, 1),
-                 .op = CKPT_NEW(out, ckpt_graph_op, ops),
+                 .op = CKPT_NEW(out, ckpt_graph_op, 2 * (int64_t)ops),
                  .of_op = CKPT_NEW(trace->work, int, ops),
+                 .state = CKPT_NEW(trace->work, int, ops),
                  .written = CKPT_NEW(trace->work, int, ops),
                  .named = CKPT_NEW(trace->work, int, ops),
                  .saved = CKPT_NEW(trace->work, int, ops),
                  .err = err};
-    if (b.graph == NULL || b.op == NULL || b.of_op == NULL || b.written == NULL || b.named == NULL || b.saved == NULL) {
+    if (b.graph == NULL || b.op == NULL || b.of_op == NULL || b.state == NULL || b.written == NULL || b.named == NULL ||
+        b.saved == NULL) {
         return no_memory(&b);
     }
     CKPT_TRY(name_graph(&b));

@@ -2,7 +2,7 @@
  *   read   JSON -> nodes with their tensors, sorted by id, the order in which they began
  *   step   nodes of one training step -> its outermost ops with phases and layers
  *   flow   tensors -> values: which op makes, reads and overwrites what a storage holds
- *   times  a Kineto trace of the same run -> the time of each op
+ *   kineto a Kineto trace of the same run -> time, workspace and module of each op
  *   graph  values and ops -> ckpt_graph */
 #ifndef CKPT_IMPORTS_EXECUTION_IMPL_H
 #define CKPT_IMPORTS_EXECUTION_IMPL_H
@@ -25,6 +25,7 @@ typedef struct ckpt_et_tensor {
     int device;       /* index into the device names */
     bool scalar;      /* no dimensions */
     bool written;     /* an input that the node writes, by its schema */
+    bool statistic;   /* likewise, and what the node returns does not depend on it: batch norm's running statistics */
 } ckpt_et_tensor;
 
 typedef struct ckpt_et_node {
@@ -34,8 +35,9 @@ typedef struct ckpt_et_node {
     int position;              /* index in the file's "nodes" */
     int input, input_count;    /* tensors */
     int output, output_count;
-    bool random;   /* draws numbers, by its schema and arguments */
-    bool compiled; /* made by torch.compile: its reads and writes are not in the trace */
+    bool random;        /* draws numbers, by its schema and arguments */
+    bool own_generator; /* of a generator that the program made */
+    bool compiled;      /* made by torch.compile: its reads and writes are not in the trace */
 } ckpt_et_node;
 
 enum { CKPT_ET_SCOPE_BACKWARD = 1, CKPT_ET_SCOPE_USER = 7 }; /* at::RecordScope */
@@ -58,12 +60,16 @@ typedef struct ckpt_et_op {
     int node;
     int first_below; /* its first node, itself; ckpt_et_step.below gives the next; -1 ends */
     ckpt_phase phase;
-    const char *layer;
+    const char *layer;          /* an annotation around it, or the innermost nn.Module; NULL: none */
+    int origin;                 /* backward: the op of forward that it belongs to; -1: unknown */
     bool accumulates_parameter; /* under AccumulateGrad: its outputs are the gradients of parameters */
     bool root_gradient;         /* makes the ones that backward begins with */
-    bool random, writes_static; /* why it may not be recomputed */
-    bool left_out;              /* only makes views, or touches nothing on the device */
+    bool random;
+    bool statistics; /* updates running statistics */
+    bool once;       /* recomputed it would give something else, or change what outlives the step again */
+    bool left_out;   /* only makes views, or touches nothing on the device */
     ckpt_bytes moved, workspace;
+    ckpt_bytes made; /* by it, and there after it */
     ckpt_ns time_ns;
     bool timed;
     int first_use, use_count;
@@ -96,9 +102,13 @@ typedef struct ckpt_et_value {
     int buffer;               /* in the graph; -1 */
     int last_op;              /* the last op that uses it, and the index of that use */
     int last_use;
+    int last_write;     /* from before the step: the last op before the update that writes it; -1 */
+    bool replaced;      /* gone within its op: another value came to its address */
+    ckpt_bytes earlier; /* the most that such values took at its address */
 } ckpt_et_value;
 
-typedef enum ckpt_et_use_kind { CKPT_ET_READ, CKPT_ET_WRITE, CKPT_ET_ADD } ckpt_et_use_kind;
+/* STATISTIC: as WRITE, but what the op returns does not depend on it. */
+typedef enum ckpt_et_use_kind { CKPT_ET_READ, CKPT_ET_WRITE, CKPT_ET_ADD, CKPT_ET_STATISTIC } ckpt_et_use_kind;
 
 typedef struct ckpt_et_use {
     int value;
@@ -130,10 +140,16 @@ CKPT_MUST_USE ckpt_code ckpt_et_follow(const ckpt_et_trace *trace, ckpt_et_step 
 
 typedef struct ckpt_et_timing {
     bool kernels; /* times are those of kernels on a GPU */
+    bool memory;  /* workspaces are those of memory events */
     int timed, wanted;
 } ckpt_et_timing;
-CKPT_MUST_USE ckpt_code ckpt_et_times(const char *path, const ckpt_et_trace *trace, ckpt_et_step *step,
-                                      ckpt_et_timing *timing, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_et_kineto(const char *path, const ckpt_et_trace *trace, ckpt_et_step *step,
+                                       ckpt_et_timing *timing, ckpt_err *err);
+
+/* A forward op that draws random numbers may be recomputed where the state of the generator before it is kept: a buffer
+ * of so many bytes, which an op of its own writes. */
+bool ckpt_et_has_state(const ckpt_et_op *op);
+ckpt_bytes ckpt_et_state_bytes(const ckpt_et_trace *trace);
 
 CKPT_MUST_USE ckpt_code ckpt_et_graph(const ckpt_et_trace *trace, const ckpt_et_step *step, ckpt_et_flow *flow,
                                       ckpt_arena *out, ckpt_graph **graph, ckpt_err *err);

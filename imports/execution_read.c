@@ -216,6 +216,20 @@ static bool is_false(const ckpt_item *value)
     return ckpt_item_type(value) == CKPT_JSON_BOOL && ckpt_item_bool(value, &yes, NULL) == CKPT_OK && !yes;
 }
 
+/* True if a generator was given. PyTorch writes "<None>" where it draws from the device's own. */
+static ckpt_code is_generator(reader *r, const ckpt_item *value, bool *given)
+{
+    const char *text = "";
+    if (ckpt_item_type(value) != CKPT_JSON_TEXT) {
+        return CKPT_OK;
+    }
+    const ckpt_mark mark = ckpt_arena_mark(&r->scratch);
+    CKPT_TRY(ckpt_item_text(value, &r->scratch, &text, r->err));
+    *given = strcmp(text, "<Generator>") == 0;
+    ckpt_arena_rewind(&r->scratch, mark);
+    return CKPT_OK;
+}
+
 /* True if the op draws random numbers: it takes a generator, makes a random tensor (aten::rand, randn, randperm) or
  * drops out. A composite op (aten::dropout) draws only through an op inside it. */
 static bool is_random(const char *name, bool generator, bool drops, bool off)
@@ -226,7 +240,7 @@ static bool is_random(const char *name, bool generator, bool drops, bool off)
 
 /* Marks what the node writes, and whether it draws random numbers, by its schema and arguments. Adds batch norm's
  * running statistics: native_batch_norm changes them although its schema does not say so. */
-static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node *node)
+static ckpt_code apply_schema(reader *r, const ckpt_item *values, ckpt_et_node *node)
 {
     const char *at = node->schema;
     const int count = ckpt_item_count(values);
@@ -240,12 +254,16 @@ static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node 
     int first = node->input;
     const int end = node->input + node->input_count;
     for (int i = 0; ckpt_et_next_argument(&at, &argument); i++) {
-        generator = generator || strncmp(argument.type, "Generator", strlen("Generator")) == 0;
+        const bool takes = strncmp(argument.type, "Generator", strlen("Generator")) == 0;
+        generator = generator || takes;
         if (i >= count) {
             continue;
         }
         ckpt_item value;
         ckpt_item_at(values, i, &value);
+        if (takes) {
+            CKPT_TRY(is_generator(r, &value, &node->own_generator));
+        }
         for (; first < end && tensor[first].argument <= i; first++) {
             tensor[first].written = argument.written && tensor[first].argument == i;
         }
@@ -261,9 +279,12 @@ static void apply_schema(const reader *r, const ckpt_item *values, ckpt_et_node 
     }
     const bool backward = strstr(node->name, "backward") != NULL;
     for (int k = node->input; k < end && trains && !backward; k++) {
-        tensor[k].written = tensor[k].written || tensor[k].argument == running[0] || tensor[k].argument == running[1];
+        const bool statistic = tensor[k].argument == running[0] || tensor[k].argument == running[1];
+        tensor[k].written = tensor[k].written || statistic;
+        tensor[k].statistic = statistic && strncmp(node->name, "aten::", strlen("aten::")) == 0;
     }
     node->random = node->schema[0] != '\0' && is_random(node->name, generator, drops, off);
+    return CKPT_OK;
 }
 
 static ckpt_code read_name(const reader *r, const ckpt_item *item, const char **name)
@@ -303,8 +324,7 @@ static ckpt_code read_node(reader *r, const ckpt_item *object, ckpt_et_node *nod
     node->input = t->tensor_count;
     CKPT_TRY(walk_side(r, object, "inputs", &side, &values));
     node->input_count = t->tensor_count - node->input;
-    apply_schema(r, &values, node);
-    return CKPT_OK;
+    return apply_schema(r, &values, node);
 }
 
 static int by_id(const void *a, const void *b)

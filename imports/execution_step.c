@@ -163,12 +163,6 @@ static ckpt_phase phase_of(const ckpt_et_node *node, const surroundings *s)
     return s->update ? CKPT_UPDATE : s->backward ? CKPT_BACKWARD : CKPT_FORWARD;
 }
 
-static ckpt_code name_op(const ckpt_et_trace *trace, const ckpt_et_node *node, const char **name, ckpt_err *err)
-{
-    *name = ckpt_arena_format(trace->work, "%s#%lld", node->name, (long long)node->id);
-    return *name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a name", trace->path);
-}
-
 typedef struct finder {
     const ckpt_et_trace *trace;
     ckpt_et_step *step;
@@ -221,6 +215,7 @@ static ckpt_code add_node(finder *f, int i)
         f->below[f->last_below[s->op]] = i;
         f->last_below[s->op] = i;
         step->op[s->op].random = step->op[s->op].random || node->random;
+        step->op[s->op].once = step->op[s->op].once || node->own_generator;
     } else if (node->compiled) {
         return CKPT_FAIL(f->err, CKPT_BAD_INPUT,
                          "%.200s: node %lld (%.60s) is code that torch.compile made, and what it reads and writes is "
@@ -234,16 +229,16 @@ static ckpt_code add_node(finder *f, int i)
                                        .phase = phase_of(node, s),
                                        .layer = s->label,
                                        .accumulates_parameter = s->accumulate,
-                                       .random = node->random};
+                                       .random = node->random,
+                                       .once = node->own_generator};
     }
     f->top[i] = s->op;
     return CKPT_OK;
 }
 
-/* Names the layer of ops without a label: a backward op takes that of its forward op, a forward op its own name.
- * The forward op of an autograd node is the last that began with the node's sequence number: an op that makes no node
- * leaves the number to the next. */
-static ckpt_code label_ops(finder *f)
+/* Finds the forward op of each backward op: the last that began with the sequence number of its autograd node. An op
+ * that makes no node leaves the number to the next. */
+static ckpt_code find_origins(finder *f)
 {
     const ckpt_et_trace *const trace = f->trace;
     ckpt_et_step *const step = f->step;
@@ -260,14 +255,8 @@ static ckpt_code label_ops(finder *f)
     ckpt_import_index_sort(&origins);
     for (int i = 0; i < step->op_count; i++) { /* forward ops come before their backward ops */
         ckpt_et_op *const op = &step->op[i];
-        const int64_t seq = f->around[op->node].forward_seq;
-        const int64_t from = op->layer == NULL ? ckpt_import_index_find(&origins, seq) : -1;
-        if (from >= 0 && from < i) {
-            op->layer = step->op[from].layer;
-        } else if (op->layer == NULL && op->phase == CKPT_FORWARD) {
-            CKPT_TRY(name_op(trace, &trace->node[op->node], &op->layer, f->err));
-        }
-        op->layer = op->layer != NULL ? op->layer : op->phase == CKPT_UPDATE ? "optimizer" : "";
+        const int64_t from = ckpt_import_index_find(&origins, f->around[op->node].forward_seq);
+        op->origin = from < i ? (int)from : -1;
     }
     return CKPT_OK;
 }
@@ -334,5 +323,5 @@ ckpt_code ckpt_et_find_step(const ckpt_et_trace *trace, ckpt_et_step *step, ckpt
         CKPT_TRY(add_node(&f, i));
     }
     settle_phases(&f);
-    return label_ops(&f);
+    return find_origins(&f);
 }

@@ -26,8 +26,9 @@ CKPT_MUST_USE ckpt_code ckpt_import_chrome(const char *path, void (*note)(const 
                                            ckpt_trace **trace, ckpt_err *err);
 
 /* Imports one training step as a graph that ckpt-plan plans. `times` is a Kineto trace of the same run, which gives the
- * ops' times; NULL: an op takes the time to move its bytes at `bytes_per_s`. Errors: as above, and CKPT_BAD_INPUT if
- * the trace is not enough for a graph (no backward, no tensor sizes); the message says what is missing. */
+ * ops' times, and where it has them workspaces and modules; NULL: an op takes the time to move its bytes at
+ * `bytes_per_s`. Errors: as above, and CKPT_BAD_INPUT if the trace is not enough for a graph (no backward, no tensor
+ * sizes); the message says what is missing. */
 CKPT_MUST_USE ckpt_code ckpt_import_execution(const char *path, const char *times, double bytes_per_s,
                                               void (*note)(const char *line), ckpt_arena *out, ckpt_graph **graph,
                                               ckpt_err *err);

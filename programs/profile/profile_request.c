@@ -17,7 +17,7 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {"no-cupti", 0, NULL, "time a GPU's layers by its events; record no kernels"},
     {"roofline", 0, "NAME", "compare with the data sheet of this device: a name, or its JSON file (default: this GPU)"},
     {"import", 0, "FILE", "make a trace or graph of PyTorch's memory snapshot or ExecutionTrace, or of a Chrome trace"},
-    {"times", 0, "FILE", "with --import of an ExecutionTrace: the Kineto trace that has its times"},
+    {"times", 0, "FILE", "with --import of an ExecutionTrace: the Kineto trace that has its times, memory and modules"},
     {NULL, 0, NULL, NULL},
 };
 

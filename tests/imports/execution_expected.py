@@ -73,10 +73,10 @@ late = any(n["name"].startswith("Optimizer.zero_grad#") and forward_ids[0] < n["
 
 
 def written_arguments(n):
-    """Argument numbers with "!" in the schema; batch norm's statistics too, when it trains."""
+    """Argument numbers with "!" in the schema, and those of batch norm's statistics when it trains."""
     text = schema[n["id"]]
     if not text:
-        return set()
+        return set(), set()
     body, depth, parts = text[text.index("(") + 1:], 0, [""]
     for c in body:
         depth += (c in "([") - (c in ")]")
@@ -91,9 +91,10 @@ def written_arguments(n):
     found = {k for k, p in enumerate(parts) if "!" in p}
     values = n["inputs"]["values"]
     trains = any(name[k] in ("training", "train") and values[k] is True for k in range(len(values)))
+    running = set()
     if trains and "backward" not in n["name"]:
-        found |= {k for k, m in enumerate(name) if m in ("running_mean", "running_var")}
-    return found
+        running = {k for k, m in enumerate(name) if m in ("running_mean", "running_var")}
+    return found | running, running
 
 
 class Memory:
@@ -101,11 +102,38 @@ class Memory:
 
     def __init__(self, born, size):
         self.born, self.size, self.last, self.tensors = born, size, born, set()
-        self.phases_read, self.phases_written, self.copies = set(), set(), 0
+        self.phases_read, self.phases_written, self.last_write = set(), set(), -1
         self.parameter = self.given_out = self.loss = False
 
+    def stays(self):
+        return self.given_out or self.phases_read
 
-here, lives, uses, scratch, writes_to = {}, [], {}, {}, {}
+
+def visit(n, i, given, own, addresses):
+    """The storages that a node and those inside it have. `own`: the op's memory at each of them now; `addresses`: all that
+    it had there, one after the other. An output that nothing inside the node had, nor its inputs, is new."""
+    def see(storage, end, tensor, new):
+        if storage in given:
+            return
+        if new or storage not in own:
+            own[storage] = Memory(i, end)
+            addresses.setdefault(storage, []).append(own[storage])
+        own[storage].size = max(own[storage].size, end)
+        own[storage].tensors.add(tensor)
+    seen = set()
+    for storage, end, _, _, tensor in tensors(n["inputs"]):
+        see(storage, end, tensor, False)
+        seen.add(storage)
+    for m in (m for m in inside if m["ctrl_deps"] == n["id"] and owner.get(m["id"]) == owner[n["id"]] and m is not n):
+        seen |= visit(m, i, given, own, addresses)
+    outputs = list(tensors(n["outputs"]))
+    for storage, end, _, _, tensor in outputs:
+        see(storage, end, tensor, storage not in seen)
+        seen.add(storage)
+    return seen
+
+
+here, lives, uses, scratch, writes_to, statistic = {}, [], {}, {}, {}, {}
 for i, op in enumerate(ops):
     given = {}
     for storage, end, _, no_shape, tensor in tensors(op["inputs"]):
@@ -120,15 +148,13 @@ for i, op in enumerate(ops):
             memory.size = max(memory.size, end)
         memory.tensors.add(tensor)
         given[storage] = memory
-    changed, own = set(), {}
+    changed, own, addresses = set(), {}, {}
+    visit(op, i, given, own, addresses)
     for n in (m for m in inside if owner.get(m["id"]) == op["id"]):
-        marked = written_arguments(n)
-        for storage, end, k, _, tensor in list(tensors(n["inputs"])) + [t + () for t in tensors(n["outputs"])]:
-            if storage not in given:
-                own.setdefault(storage, Memory(i, end))
-                own[storage].size = max(own[storage].size, end)
-                own[storage].tensors.add(tensor)
+        marked, _ = written_arguments(n)
         changed |= {s for s, _, k, _, _ in tensors(n["inputs"]) if k in marked and given.get(s)}
+    running = written_arguments(op)[1]
+    statistic[i] = {id(given[s]) for s, _, k, _, _ in tensors(op["inputs"]) if k in running and given.get(s)}
     out = list(tensors(op["outputs"]))
     for storage, _, _, _, tensor in out:
         (own.get(storage) or given.get(storage) or here[storage]).tensors.add(tensor)
@@ -149,6 +175,8 @@ for i, op in enumerate(ops):
         memory.loss |= op["id"] in roots
         if id(memory) in writes_to[i]:
             memory.phases_written.add(phase[op["id"]])
+            memory.last_write = i if phase[op["id"]] != "update" else memory.last_write
+    scratch[i] = addresses
 
 kept = [i for i in range(len(ops)) if i in uses]
 static = {}
@@ -162,22 +190,8 @@ for memory in lives:
     elif memory.born >= 0 and memory.parameter and late:
         static["gradients"] = static.get("gradients", 0) + memory.size
 
-# Memory per op if everything is kept until its last use. A write in place needs no second buffer.
-arena = 0
-for i in kept:
-    live = 0
-    for memory in lives:
-        if memory.born < 0 or (memory.parameter and late):
-            continue
-        if not memory.given_out and not memory.phases_read:
-            live += memory.size if memory.born == i else 0  # scratch of its op
-        elif memory.born <= i <= (len(ops) if memory.parameter or memory.loss else memory.last):
-            live += memory.size
-    arena = max(arena, live)
-
 event = {e["args"]["Record function id"]: e for e in kineto
          if e.get("cat") == "cpu_op" and e["ph"] == "X" and "Record function id" in e["args"]}
-duration = [event[attribute[ops[i]["id"]]["rf_id"]]["dur"] for i in kept]
 begin = event[attribute[forward_ids[0]]["rf_id"]]["ts"]
 last = event[attribute[ops[kept[-1]]["id"]]["rf_id"]]
 level = peak = 0
@@ -185,6 +199,60 @@ for e in sorted((e for e in kineto if e["name"] == "[memory]"), key=lambda e: e[
     if begin <= e["ts"] <= last["ts"] + last["dur"]:
         level += e["args"]["Bytes"]
         peak = max(peak, level)
+
+
+def peak_within(i):
+    """The most that the recorder saw allocated during an op, over what was there before."""
+    span = event[attribute[ops[i]["id"]]["rf_id"]]
+    level = most = 0
+    for e in sorted((e for e in kineto if e["name"] == "[memory]" and e["tid"] == span["tid"]), key=lambda e: e["ts"]):
+        if span["ts"] <= e["ts"] <= span["ts"] + span["dur"]:
+            level += e["args"]["Bytes"]
+            most = max(most, level)
+    return most
+
+
+def workspace_without_events(i):
+    """At each address of the op the largest of its values that are gone after it."""
+    return sum(max([m.size for m in values if not m.stays()], default=0) for values in scratch[i].values())
+
+
+def workspace(i):
+    return max(0, peak_within(i) - sum(m.size for values in scratch[i].values() for m in values if m.stays()))
+
+
+def is_once(i):
+    """Whether recomputing the op would give something else, or change again what outlives the step."""
+    old = [m for m in uses[i].values() if m.born < 0 and id(m) not in statistic[i]]
+    return any(id(m) in writes_to[i] or m.last_write > i for m in old)
+
+
+def draws(i):
+    return any(m["name"] in ("aten::bernoulli_", "aten::native_dropout") for m in inside if owner.get(m["id"]) == ops[i]["id"])
+
+
+STATE = 5056  # bytes of torch.get_rng_state()
+stateful = {i for i in kept if phase[ops[i]["id"]] == "forward" and draws(i) and not is_once(i)}
+
+
+def keep_all(workspace):
+    """The most memory of an op if everything is kept until its last use. A write in place needs no second buffer."""
+    most = 0
+    for i in kept:
+        stay = [m for m in lives if m.born >= 0 and m.stays() and not (m.parameter and late)]
+        end = {id(m): len(ops) if m.parameter or m.loss else m.last for m in stay}
+        live = sum(m.size for m in stay if m.born <= i <= end[id(m)])
+        most = max(most, live + workspace(i) + (STATE if i in stateful else 0))
+    return most
+
+
+def name(i):
+    return f"{ops[i]['name']}#{ops[i]['id']}"
+
+
+def with_states(value, of_state):
+    """A list of `value` of each op, with `of_state` before the ops whose generator's state an op of its own writes."""
+    return [x for i in kept for x in ([of_state(i)] if i in stateful else []) + [value(i)]]
 
 
 def moved(op):
@@ -197,16 +265,31 @@ def moved(op):
     return size("inputs") + size("outputs")
 
 
-random = ("aten::bernoulli_", "aten::native_dropout")
+ranges = [e for e in kineto if e.get("ph") == "X" and (
+    e.get("cat") == "user_annotation" and not e["name"].startswith(("ProfilerStep#", "Optimizer.")) or
+    e.get("cat") == "python_function" and e["name"].startswith("nn.Module: "))]
+
+
+def layer(i):
+    """The innermost module or annotation around a forward op, else the op."""
+    if phase[ops[i]["id"]] != "forward":
+        return ""
+    at = event[attribute[ops[i]["id"]]["rf_id"]]["ts"]
+    around = [e for e in ranges if e["ts"] <= at <= e["ts"] + e["dur"]]
+    return min(around, key=lambda e: e["dur"])["name"].removeprefix("nn.Module: ") if around else name(i)
+
+
 print(json.dumps({
-    "ops": [f"{ops[i]['name']}#{ops[i]['id']}" for i in kept],
-    "phases": "".join(phase[ops[i]["id"]][0] for i in kept),
-    "once": [f"{ops[i]['name']}#{ops[i]['id']}" for i in kept if phase[ops[i]["id"]] == "forward" and (
-        any(m.born < 0 and id(m) in writes_to[i] for m in uses[i].values()) or
-        any(m["name"] in random for m in inside if owner.get(m["id"]) == ops[i]["id"]))],
+    "ops": with_states(name, lambda i: name(i) + "/state"),
+    "phases": "".join(with_states(lambda i: phase[ops[i]["id"]][0], lambda i: "f")),
+    "once": [n for n in with_states(lambda i: name(i) if phase[ops[i]["id"]] == "forward" and is_once(i) else None,
+                                    lambda i: name(i) + "/state") if n],
+    "layers": with_states(layer, layer),
+    "workspace_bytes": with_states(workspace, lambda i: 0),
     "static": static,
-    "arena_bytes": arena,
+    "arena_bytes": keep_all(workspace),
+    "arena_bytes_without_events": keep_all(workspace_without_events),
     "pytorch_peak_bytes": peak,
-    "time_ns": [round(d * 1000) for d in duration],
-    "moved_bytes": [moved(ops[i]) for i in kept],
+    "time_ns": with_states(lambda i: round(event[attribute[ops[i]["id"]]["rf_id"]]["dur"] * 1000), lambda i: 0),
+    "moved_bytes": with_states(lambda i: moved(ops[i]), lambda i: 0),
 }, indent=0))

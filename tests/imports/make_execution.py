@@ -75,12 +75,12 @@ def mlp():
 
 def cnn():
     return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-                         nn.Conv2d(8, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
-                         nn.Flatten(), nn.Linear(16 * 8 * 8, 10))
+                         nn.Conv2d(8, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                         nn.Conv2d(64, 128, 3, padding=1, bias=False), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
 
 
 def pictures():
-    return torch.randn(64, 3, 16, 16), torch.randint(0, 10, (64,))
+    return torch.randn(8, 3, 16, 16), torch.randint(0, 10, (8,))
 
 
 def vectors():
@@ -91,7 +91,8 @@ def words():
     return torch.randint(0, 50, (64, 16)), torch.randint(0, 50, (64 * 16,))
 
 
-def record(name, model, data, optimizer, micro_batches=1, zero="first", mark_steps=True, steps=2, wait=2):
+def record(name, model, data, optimizer, micro_batches=1, zero="first", mark_steps=True, steps=2, wait=2, stacks=False,
+           loss=nn.functional.cross_entropy):
     """`zero`: where gradients are freed. `steps` are in the trace, `wait` before it, so that it finds all state."""
     trace = os.path.join(folder, f"execution_{name}.json")
     kineto = os.path.join(folder, f"execution_{name}.kineto.json")
@@ -104,18 +105,18 @@ def record(name, model, data, optimizer, micro_batches=1, zero="first", mark_ste
         if zero == "first":
             optimizer.zero_grad()
         for k, (x, y) in enumerate(batches):
-            loss = nn.functional.cross_entropy(model(x), y)
+            value = loss(model(x), y)
             if zero == "late" and k == 0:
                 optimizer.zero_grad()
             if zero == "keep" and k == 0:
                 optimizer.zero_grad(set_to_none=False)
-            loss.backward()
+            value.backward()
         optimizer.step()
-        kept = loss.detach()
+        kept = value.detach()
 
     for _ in range(wait):
         step()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True,
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True, with_stack=stacks,
                  execution_trace_observer=observer,
                  schedule=schedule(wait=0, warmup=0, active=steps, repeat=1) if mark_steps else None) as p:
         for _ in range(steps):
@@ -141,6 +142,10 @@ def shrink(path):
             for side in ("inputs", "outputs"):
                 del node[side]["types"]
         text = json.dumps(file, separators=(",", ":"))
+    if "traceEvents" in file:
+        file["traceEvents"] = [e for e in file["traceEvents"] if e.get("cat") != "python_function" or
+                               e["name"].startswith("nn.Module: ")]
+        text = json.dumps(file, separators=(",", ":"))
     if len(text) > 190000 and "traceEvents" in file:  # what the importer and its test do not look at
         for event in file["traceEvents"]:
             for key in ("Concrete Inputs", "Input type", "Input Strides", "Input Dims", "Ev Idx", "Fwd thread id",
@@ -161,7 +166,7 @@ def main():
     record("foreach", model, vectors, torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True), zero="late",
            mark_steps=False, steps=1)
     model = mlp()
-    record("batches", model, vectors, torch.optim.SGD(model.parameters(), lr=0.1), micro_batches=2, steps=1)
+    record("batches", model, vectors, torch.optim.SGD(model.parameters(), lr=0.1), micro_batches=2, steps=1, stacks=True)
     model = name_layers(cnn())
     record("cnn", model, pictures, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), zero="keep", steps=1)
     model = name_layers(Transformer())

@@ -134,6 +134,8 @@ static void check_ops(const ckpt_graph *g, expected *e, const char *run)
 {
     ckpt_item names;
     ckpt_item phases;
+    ckpt_item layers;
+    assert_true(ckpt_item_find(&e->root, "layers", &layers));
     assert_true(ckpt_item_find(&e->root, "ops", &names));
     assert_true(ckpt_item_find(&e->root, "phases", &phases));
     const char *const phase = text(e, &phases);
@@ -149,6 +151,12 @@ static void check_ops(const ckpt_graph *g, expected *e, const char *run)
         CHECK(op->recompute == recomputed, "%s: %s may run again: %d, wanted %d", run, op->name, op->recompute,
               recomputed);
         CHECK(op->time_ns == element(e, "time_ns", i), "%s: %s takes %lld ns", run, op->name, (long long)op->time_ns);
+        CHECK(op->workspace_bytes == element(e, "workspace_bytes", i), "%s: %s has a workspace of %lld bytes", run,
+              op->name, (long long)op->workspace_bytes);
+        ckpt_item layer;
+        ckpt_item_at(&layers, i, &layer);
+        CHECK(op->phase != CKPT_FORWARD || strcmp(op->layer, text(e, &layer)) == 0,
+              "%s: %s is in \"%s\", wanted \"%s\"", run, op->name, op->layer, text(e, &layer));
     }
 }
 
@@ -172,8 +180,8 @@ static void test_graphs_hold_what_was_worked_out_of_the_json(void **state)
         const ckpt_bytes arena_bytes = keep_all_bytes(g);
         CHECK(arena_bytes == member(&e, "arena_bytes"), "%s: keep-all %lld bytes, wanted %lld", runs[r],
               (long long)arena_bytes, (long long)member(&e, "arena_bytes"));
-        /* The graph does not know what Python still holds. In these runs this was only the loss of the previous step:
-         * less than 1/500. */
+        /* The graph does not know what Python still holds. In these runs this was at most the loss of the previous step
+         * and, in one of them, 2604 bytes more: less than 1/500. */
         const int64_t real = member(&e, "pytorch_peak_bytes");
         printf("%-12s keep-all %lld bytes, PyTorch had %lld: %.4f\n", runs[r], (long long)arena_bytes, (long long)real,
                (double)arena_bytes / (double)real);
@@ -192,6 +200,9 @@ static void test_without_a_kineto_trace_times_are_bytes_moved(void **state)
         expected e;
         open_expected(runs[r], &e);
         const ckpt_graph *const g = import(runs[r], false, 0.5e9, &arena); /* 2 ns a byte */
+        const ckpt_bytes arena_bytes = keep_all_bytes(g);
+        CHECK(arena_bytes == member(&e, "arena_bytes_without_events"), "%s: keep-all %lld bytes, wanted %lld", runs[r],
+              (long long)arena_bytes, (long long)member(&e, "arena_bytes_without_events"));
         for (int i = 0; i < g->op_count; i++) {
             CHECK(g->op[i].time_ns == 2 * element(&e, "moved_bytes", i), "%s: %s takes %lld ns", runs[r], g->op[i].name,
                   (long long)g->op[i].time_ns);

@@ -25,9 +25,19 @@ static void test_times_of_kernels_and_of_ops(void **state)
     assert_int_equal(time_of(g, "aten::relu_#20"), 1750);
     assert_int_equal(time_of(g, "aten::dropout#40"), 2125); /* of an op inside it */
     assert_int_equal(time_of(g, "aten::mul#10"), 0);        /* launched nothing */
+    const ckpt_graph_op *const relu = &g->op[ckpt_graph_find_op(g, "aten::relu_#20")];
+    assert_int_equal(relu->workspace_bytes, 5000);
+    assert_string_equal(relu->layer, "ReLU_3");
+    assert_string_equal(g->op[ckpt_graph_find_op(g, "aten::threshold_backward#92")].layer, "ReLU_3");
+    assert_string_equal(g->buffer[relu->writes.at[0]].name, "ReLU_3/aten::relu_#20");
+    ckpt_test_has(ckpt_test_notes, "workspaces are those of the memory events");
+    assert_int_equal(g->op[ckpt_graph_find_op(g, "aten::dropout#40")].workspace_bytes, 200); /* it has no event */
     ckpt_test_has(ckpt_test_notes, "9 of 11 ops launched none");
-    char cpu[4096];
+    char cpu[8192];
     snprintf(cpu, sizeof cpu, "%s", ckpt_test_kernels);
+    for (char *at = cpu; (at = strstr(at, "\"Device Id\":0")) != NULL; at++) { /* no memory of its device */
+        at[12] = '2';
+    }
     for (char *at = cpu; (at = strstr(at, "\"cat\":\"")) != NULL; at++) { /* the same without a GPU */
         if (at[7] == 'k' || at[7] == 'g') {
             at[7] = 'x';
@@ -38,6 +48,8 @@ static void test_times_of_kernels_and_of_ops(void **state)
     assert_int_equal(time_of(g, "aten::dropout#40"),
                      8000); /* bernoulli_ is inside it: not its time, but bytes at 1 GB/s */
     ckpt_test_has(ckpt_test_notes, "10 of 11 are not in");
+    ckpt_test_has(ckpt_test_notes, "no memory events");
+    assert_int_equal(g->op[ckpt_graph_find_op(g, "aten::relu_#20")].workspace_bytes, 0);
 }
 
 /* Bad input: one replacement in the trace or the times, and the message after the file's name. */
@@ -152,7 +164,7 @@ static void check_accepted(const ckpt_graph *graph, uint64_t number)
 static void test_damaged_traces_never_crash(void **state)
 {
     static char mutant[CKPT_TEST_TRACE_ROOM];
-    static char times[4096];
+    static char times[8192];
     const uint64_t rounds = ckpt_test_rounds(2000, 300);
     int accepted = 0;
     for (uint64_t i = 0; i < rounds; i++) {

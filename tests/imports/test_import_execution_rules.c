@@ -12,18 +12,23 @@ static const char step_graph[] =
     "aten::mul#10 forward again (aten::mul#10) reads writes aten::mul#10:activation:4000\n"
     "aten::relu_#20 forward again (aten::relu_#20) reads aten::mul#10 writes aten::relu_#20:activation:4000 "
     "inplace aten::relu_#20<aten::mul#10\n"
-    "aten::dropout#40 forward once (drop) reads aten::relu_#20 writes aten::dropout#40:activation:4000 "
-    "aten::dropout#40/saved:saved:4000 workspace 200\n"
-    "aten::sum#50 forward again (aten::sum#50) reads aten::dropout#40 writes aten::sum#50:activation:4\n"
+    "aten::dropout#40/state forward once (drop) reads writes drop/aten::dropout#40/state:activation:16\n"
+    "aten::dropout#40 forward again (drop) reads aten::relu_#20 drop/aten::dropout#40/state "
+    "writes drop/aten::dropout#40/saved:saved:4000 drop/aten::dropout#40:activation:4000 workspace 200\n"
+    "aten::sum#50 forward again (aten::sum#50) reads drop/aten::dropout#40 writes aten::sum#50:activation:4\n"
     "aten::ones_like#60 backward once () reads aten::sum#50 writes aten::ones_like#60:gradient:4\n"
-    "aten::repeat#72 backward once (aten::sum#50) reads aten::ones_like#60 writes aten::repeat#72:gradient:4000\n"
-    "aten::mul#82 backward once (drop) reads aten::repeat#72 aten::dropout#40/saved writes aten::mul#82:gradient:4000\n"
-    "aten::threshold_backward#92 backward once (aten::relu_#20) reads aten::mul#82 aten::relu_#20 "
-    "writes aten::threshold_backward#92:gradient:4000\n"
-    "aten::mul#102 backward once (aten::mul#10) reads aten::threshold_backward#92 writes aten::mul#102:gradient:4000\n"
-    "aten::add_#103 backward once (aten::mul#10) reads aten::threshold_backward#92 adds aten::mul#102 writes\n"
-    "aten::add_#121 update once (optimizer) reads aten::mul#102 writes\n"
-    "outputs aten::sum#50 aten::mul#102\n";
+    "aten::repeat#72 backward once (aten::sum#50) reads aten::ones_like#60 "
+    "writes aten::sum#50/aten::repeat#72:gradient:4000\n"
+    "aten::mul#82 backward once (drop) reads aten::sum#50/aten::repeat#72 drop/aten::dropout#40/saved "
+    "writes drop/aten::mul#82:gradient:4000\n"
+    "aten::threshold_backward#92 backward once (aten::relu_#20) reads drop/aten::mul#82 aten::relu_#20 "
+    "writes aten::relu_#20/aten::threshold_backward#92:gradient:4000\n"
+    "aten::mul#102 backward once (aten::mul#10) reads aten::relu_#20/aten::threshold_backward#92 "
+    "writes aten::mul#10/aten::mul#102:gradient:4000\n"
+    "aten::add_#103 backward once (aten::mul#10) reads aten::relu_#20/aten::threshold_backward#92 "
+    "adds aten::mul#10/aten::mul#102 writes\n"
+    "aten::add_#121 update once (optimizer) reads aten::mul#10/aten::mul#102 writes\n"
+    "outputs aten::sum#50 aten::mul#10/aten::mul#102\n";
 
 static void list_buffers(const ckpt_graph *g, const char *what, const ckpt_list *list, bool full, ckpt_text *out)
 {
@@ -87,7 +92,7 @@ static const char *graph_of(const ckpt_test_node *nodes, int count)
     return text;
 }
 
-static ckpt_test_node changed[CKPT_TEST_BY_HAND + 1];
+static ckpt_test_node changed[CKPT_TEST_BY_HAND + 2];
 
 /* The step with a node put in before the one of number `before`. */
 static int insert(const ckpt_test_node *fresh, int before)
@@ -116,7 +121,7 @@ static ckpt_test_node *copy_step(int id)
 static void test_a_step_by_hand(void **state)
 {
     assert_string_equal(graph_of(ckpt_test_by_hand, CKPT_TEST_BY_HAND), step_graph);
-    ckpt_test_has(ckpt_test_notes, "1 forward ops draw random numbers (aten::dropout)");
+    ckpt_test_has(ckpt_test_notes, "1 forward ops draw random numbers (aten::dropout): each has a buffer of 16 bytes");
     ckpt_test_has(ckpt_test_notes, "ProfilerStep#0, the last of 1");
     ckpt_test_has(ckpt_test_notes, "2 of 13 ops make views only");
 }
@@ -134,7 +139,8 @@ static void test_gradients_let_go_after_forward_began_are_static(void **state)
     const ckpt_test_node zero = {45, 3, "Optimizer.zero_grad#SGD.zero_grad", 7, -1, "", {{0}}, {{0}}};
     const char *graph = graph_of(changed, insert(&zero, 50));
     ckpt_test_has(graph, "weights 4000\ngradients 4000\ninputs 4000\n");
-    ckpt_test_has(graph, "aten::add_#103 backward once (aten::mul#10) reads aten::threshold_backward#92 writes\n");
+    ckpt_test_has(
+        graph, "aten::add_#103 backward once (aten::mul#10) reads aten::relu_#20/aten::threshold_backward#92 writes\n");
     ckpt_test_has(graph, "outputs aten::sum#50\n");
     const ckpt_test_node early = {5, 3, "Optimizer.zero_grad#SGD.zero_grad", 7, -1, "", {{0}}, {{0}}};
     assert_string_equal(graph_of(changed, insert(&early, 10)), step_graph);
@@ -160,7 +166,7 @@ static void test_addresses_come_again(void **state)
     /* The same tensor as before is no number of Python's, whatever its size. */
     scale.in[1] = (ckpt_test_argument)T(106, 107, 0);
     ckpt_test_has(graph_of(changed, insert(&scale, 121)),
-                  "aten::mul_#122 update once (optimizer) reads aten::dropout#40/saved");
+                  "aten::mul_#122 update once (optimizer) reads drop/aten::dropout#40/saved");
 }
 
 static void test_steps_without_marks(void **state)
@@ -187,16 +193,18 @@ static void test_what_is_written_over_is_a_new_buffer(void **state)
     const ckpt_test_node clip = {
         115, 3, "aten::mul_", 0, -1, MUL_, {T(125, 122, 1000), T(111, 112, 1)}, {T(125, 122, 1000)}};
     const char *graph = graph_of(changed, insert(&clip, 120));
-    ckpt_test_has(graph, "aten::mul_#115 update once (optimizer) reads aten::mul#102 aten::sum#50 "
-                         "writes aten::mul_#115:gradient:4000 inplace aten::mul_#115<aten::mul#102\n");
-    ckpt_test_has(graph, "aten::add_#121 update once (optimizer) reads aten::mul_#115 writes\n");
-    ckpt_test_has(graph, "outputs aten::sum#50 aten::mul_#115\n");
+    ckpt_test_has(graph, "aten::mul_#115 update once (optimizer) reads aten::mul#10/aten::mul#102 aten::sum#50 "
+                         "writes optimizer/aten::mul_#115:gradient:4000 "
+                         "inplace optimizer/aten::mul_#115<aten::mul#10/aten::mul#102\n");
+    ckpt_test_has(graph, "aten::add_#121 update once (optimizer) reads optimizer/aten::mul_#115 writes\n");
+    ckpt_test_has(graph, "outputs aten::sum#50 optimizer/aten::mul_#115\n");
     /* Only a sum is an addition: scaling within backward is none. */
     const ckpt_test_node scale = {
         95, 90, "aten::mul_", 0, -1, MUL_, {T(119, 120, 1000), T(113, 114, 1)}, {T(119, 120, 1000)}};
     graph = graph_of(changed, insert(&scale, 101));
-    ckpt_test_has(graph, "writes aten::mul_#95:gradient:4000 inplace aten::mul_#95<aten::threshold_backward#92\n");
-    ckpt_test_has(graph, "aten::mul#102 backward once (aten::mul#10) reads aten::mul_#95 writes");
+    ckpt_test_has(graph, "writes aten::relu_#20/aten::mul_#95:gradient:4000 "
+                         "inplace aten::relu_#20/aten::mul_#95<aten::relu_#20/aten::threshold_backward#92\n");
+    ckpt_test_has(graph, "aten::mul#102 backward once (aten::mul#10) reads aten::relu_#20/aten::mul_#95 writes");
 }
 
 /* Ops of c10d give back what they change, and their schemas do not mark it. */
@@ -211,9 +219,9 @@ static void test_sums_across_ranks(void **state)
                                 {J("[[125,122,0,1000,4,\"cuda:0\"]]")},
                                 {J("[[125,122,0,1000,4,\"cuda:0\"]]"), J("0")}};
     const char *const graph = graph_of(changed, insert(&sum, 120));
-    ckpt_test_has(graph,
-                  "c10d::allreduce_#113 reduce once () reads aten::mul#102 writes c10d::allreduce_#113:gradient:4000 "
-                  "inplace c10d::allreduce_#113<aten::mul#102\n");
+    ckpt_test_has(
+        graph, "c10d::allreduce_#113 reduce once () reads aten::mul#10/aten::mul#102 "
+               "writes c10d::allreduce_#113:gradient:4000 inplace c10d::allreduce_#113<aten::mul#10/aten::mul#102\n");
     ckpt_test_has(graph, "outputs aten::sum#50 c10d::allreduce_#113\n");
 }
 
@@ -226,7 +234,8 @@ static void test_ops_left_by_an_exception(void **state)
     assert_string_equal(graph_of(changed, CKPT_TEST_BY_HAND), step_graph);
     copy_step(103)->parent = 99; /* a parent that is not there: where node 92 was, but not inside it */
     ckpt_test_has(graph_of(changed, CKPT_TEST_BY_HAND),
-                  "aten::add_#103 backward once (aten::relu_#20) reads aten::threshold_backward#92 adds aten::mul#102");
+                  "aten::add_#103 backward once (aten::relu_#20) reads aten::relu_#20/aten::threshold_backward#92 "
+                  "adds aten::mul#10/aten::mul#102");
 }
 
 static void test_a_step_that_did_not_end_is_not_taken(void **state)
@@ -279,52 +288,54 @@ static void test_a_long_layer_name_is_cut(void **state)
 typedef struct rerun {
     const char *name, *schema;
     ckpt_test_argument in[CKPT_TEST_ARGUMENTS];
-    bool recomputed;
+    bool recomputed, state; /* may be; needs the state of the generator */
 } rerun;
 
+#define BATCH_NORM                                                                                                     \
+    "aten::native_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, bool training) -> Tensor"
+#define NORMAL         "aten::normal(Tensor self, Generator? generator=None) -> Tensor"
+#define SDPA           "aten::scaled_dot_product_attention(Tensor q, float dropout_p=0.0) -> Tensor"
+#define NATIVE_DROPOUT "aten::native_dropout(Tensor input, float p, bool? train) -> Tensor"
+
 static const rerun reruns[] = {
-    {"aten::gelu", UNARY("gelu"), {T(100, 101, 1000)}, true},
-    {"aten::rand_like", UNARY("rand_like"), {T(100, 101, 1000)}, false},
-    {"aten::normal", "aten::normal(Tensor self, Generator? generator=None) -> Tensor", {T(100, 101, 1000)}, false},
-    {"aten::normal",
-     "aten::normal(Tensor self, Generator? generator=None) -> Tensor",
-     {T(100, 101, 1000), J("\"<None>\"")},
-     false},
-    {"aten::native_dropout",
-     "aten::native_dropout(Tensor input, float p, bool? train) -> Tensor",
-     {T(100, 101, 1000), J("0.1"), J("true")},
-     false},
-    {"aten::native_dropout",
-     "aten::native_dropout(Tensor input, float p, bool? train) -> Tensor",
-     {T(100, 101, 1000), J("0.1"), J("false")},
-     true},
-    {"aten::scaled_dot_product_attention",
-     "aten::scaled_dot_product_attention(Tensor q, float dropout_p=0.0) -> Tensor",
-     {T(100, 101, 1000), J("0.1")},
-     false},
-    {"aten::scaled_dot_product_attention",
-     "aten::scaled_dot_product_attention(Tensor q, float dropout_p=0.0) -> Tensor",
-     {T(100, 101, 1000), J("0.0")},
-     true},
+    {"aten::gelu", UNARY("gelu"), {T(100, 101, 1000)}, true, false},
+    {"aten::rand_like", UNARY("rand_like"), {T(100, 101, 1000)}, true, true},
+    {"aten::normal", NORMAL, {T(100, 101, 1000)}, true, true},
+    {"aten::normal", NORMAL, {T(100, 101, 1000), J("\"<None>\"")}, true, true},
+    {"aten::normal", NORMAL, {T(100, 101, 1000), J("\"<Generator>\"")}, false, false},
+    {"aten::native_dropout", NATIVE_DROPOUT, {T(100, 101, 1000), J("0.1"), J("true")}, true, true},
+    {"aten::native_dropout", NATIVE_DROPOUT, {T(100, 101, 1000), J("0.1"), J("false")}, true, false},
+    {"aten::scaled_dot_product_attention", SDPA, {T(100, 101, 1000), J("0.1")}, true, true},
+    {"aten::scaled_dot_product_attention", SDPA, {T(100, 101, 1000), J("0.0")}, true, false},
     {"aten::native_batch_norm",
-     "aten::native_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, bool training) -> Tensor",
+     BATCH_NORM,
      {T(100, 101, 1000), T(140, 141, 8), T(142, 143, 8), J("true")},
+     true,
      false},
     {"aten::native_batch_norm",
-     "aten::native_batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, bool training) -> Tensor",
+     BATCH_NORM,
      {T(100, 101, 1000), T(140, 141, 8), T(142, 143, 8), J("false")},
-     true},
+     true,
+     false},
+    {"mine::native_batch_norm", /* its result may depend on them */
+     BATCH_NORM,
+     {T(100, 101, 1000), T(140, 141, 8), T(142, 143, 8), J("true")},
+     false,
+     false},
     {"aten::quoted",
      "aten::quoted(Tensor self, str a=\\\"!,)\\\", int[2] b=[1, 1], *, Tensor(a!)? out) -> Tensor",
      {T(100, 101, 1000), J("\"\""), J("[1,1]"), T(140, 141, 8)},
+     false,
      false},
     {"aten::quoted",
      "aten::quoted(Tensor self, str a=\\\"!,)\\\", int[2] b=[1, 1], *, Tensor(a)? out) -> Tensor",
      {T(100, 101, 1000), J("\"\""), J("[1,1]"), T(140, 141, 8)},
-     true},
+     true,
+     false},
     {"aten::_foreach_mul_",
      "aten::_foreach_mul_(Tensor(a!)[] self, float s) -> ()",
      {J("[[140,141,0,8,4,\"cuda:0\"],[142,143,0,8,4,\"cuda:0\"]]"), J("0.1")},
+     false,
      false},
 };
 
@@ -336,8 +347,54 @@ static void test_what_may_run_again(void **state)
         char line[200];
         memcpy(n.in, r->in, sizeof n.in);
         snprintf(line, sizeof line, "%s#15 forward %s", r->name, r->recomputed ? "again" : "once");
-        ckpt_test_has(graph_of(changed, insert(&n, 20)), line);
+        const char *const graph = graph_of(changed, insert(&n, 20));
+        ckpt_test_has(graph, line);
+        snprintf(line, sizeof line, "%s#15/state forward once", r->name);
+        CHECK((strstr(graph, line) != NULL) == r->state, "%s has a state: %d", r->schema, !r->state);
     }
+}
+
+static void test_what_reads_a_value_that_is_changed_later_runs_once(void **state)
+{
+    ckpt_test_node n = {15, 3, "aten::mul_", 0, -1, MUL_, {T(100, 101, 1000), T(102, 103, 1000)}, {T(100, 101, 1000)}};
+    ckpt_test_has(graph_of(changed, insert(&n, 20)), "aten::mul#10 forward once"); /* by forward */
+    ckpt_test_has(ckpt_test_notes, "2 forward ops are not recomputed (aten::mul)");
+    n.id = 122;
+    n.parent = 120;
+    ckpt_test_has(graph_of(changed, insert(&n, 121)), "aten::mul#10 forward again"); /* by the update */
+    /* Batch norm's output does not depend on its statistics, but what else reads them gets other values later. */
+    const ckpt_test_node norm = {15,
+                                 3,
+                                 "aten::native_batch_norm",
+                                 0,
+                                 -1,
+                                 BATCH_NORM,
+                                 {T(140, 141, 1000), T(100, 101, 1000), T(102, 103, 1000), J("true")},
+                                 {T(160, 161, 1000)}};
+    const char *const graph = graph_of(changed, insert(&norm, 20));
+    ckpt_test_has(graph, "aten::mul#10 forward once");
+    ckpt_test_has(graph, "aten::native_batch_norm#15 forward again");
+    ckpt_test_has(ckpt_test_notes, "1 forward ops update running statistics (aten::native_batch_norm)");
+    /* instance_norm copies its statistics back inside itself. */
+    int count = insert(&norm, 20);
+    memmove(&changed[3], &changed[2], (size_t)(count - 2) * sizeof changed[0]);
+    changed[3] = (ckpt_test_node){16,
+                                  15,
+                                  "aten::copy_",
+                                  0,
+                                  -1,
+                                  "aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)",
+                                  {T(100, 101, 1000), T(162, 163, 1000)},
+                                  {T(100, 101, 1000)}};
+    ckpt_test_has(graph_of(changed, count + 1), "aten::native_batch_norm#15 forward again");
+}
+
+/* Within an op an address comes again, too: what the op returns has the size of the last tensor there. */
+static void test_addresses_come_again_within_an_op(void **state)
+{
+    copy_step(42)->out[0] = (ckpt_test_argument)T(127, 110, 5000);
+    ckpt_test_has(graph_of(changed, CKPT_TEST_BY_HAND),
+                  "drop/aten::dropout#40/saved:saved:4000 drop/aten::dropout#40:activation:4000 workspace 20000\n");
 }
 
 int main(void)
@@ -356,6 +413,8 @@ int main(void)
         cmocka_unit_test(test_notes_are_of_one_line),
         cmocka_unit_test(test_a_long_layer_name_is_cut),
         cmocka_unit_test(test_what_may_run_again),
+        cmocka_unit_test(test_what_reads_a_value_that_is_changed_later_runs_once),
+        cmocka_unit_test(test_addresses_come_again_within_an_op),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

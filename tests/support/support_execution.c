@@ -58,6 +58,10 @@ const ckpt_test_node ckpt_test_by_hand[CKPT_TEST_BY_HAND] = {
     {121, 120, "aten::add_", 0, -1, ADD_, {T(102, 103, 1000), T(125, 122, 1000), J("-0.1")}, {T(102, 103, 1000)}},
 };
 
+#define MEMORY(ts, bytes, type, device)                                                                                \
+    "{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":" ts ",\"args\":{\"Bytes\":" bytes                                     \
+    ",\"Addr\":4096,\"Device Type\":" type ",\"Device Id\":" device "}},\n"
+
 const char *const ckpt_test_kernels =
     "{\"traceEvents\":["
     "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::relu_\",\"ts\":1,\"dur\":50,\"args\":{\"External id\":7,"
@@ -72,7 +76,11 @@ const char *const ckpt_test_kernels =
     "{\"ph\":\"X\",\"cat\":\"gpu_memset\",\"name\":\"s\",\"ts\":1,\"dur\":0.25,\"args\":{\"External id\":7}},\n"
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"b\",\"ts\":1,\"dur\":2.125,\"args\":{\"correlation\":99}},\n"
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"of nobody\",\"ts\":1,\"dur\":77,\"args\":{\"External id\":1234}},\n"
-    "{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Bytes\":64}}]}";
+    "{\"ph\":\"i\",\"name\":\"[memory]\",\"ts\":1,\"args\":{\"Bytes\":64}},\n"
+    "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"nn.Module: ReLU_3\",\"ts\":0.5,\"dur\":60},\n" MEMORY(
+        "2", "3000", "1", "0") MEMORY("3", "2000", "1", "0") MEMORY("4", "-3000", "1", "0")
+        MEMORY("5", "2500", "1", "0") MEMORY("6", "70000", "0", "-1") MEMORY("7", "80000", "1", "1")
+            MEMORY("60", "90000", "1", "0") "{\"ph\":\"M\"}]}";
 
 static char trace[CKPT_TEST_TRACE_ROOM];
 static size_t length;

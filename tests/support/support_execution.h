@@ -39,7 +39,7 @@ typedef struct ckpt_test_node {
 extern const ckpt_test_node ckpt_test_by_hand[CKPT_TEST_BY_HAND];
 
 /* Kineto events of kernels of that step: 1.5 and 0.25 us of node 20, by the op that launched them; 2.125 us of node 41
- * by the call that did. */
+ * by the call that did. Node 20 is inside a module, and allocates up to 5000 bytes on its device and others elsewhere. */
 extern const char *const ckpt_test_kernels;
 
 /* The trace of nodes, at most CKPT_TEST_TRACE_ROOM long; static, until the next call. */
