@@ -1,12 +1,13 @@
 # cmake --install: programs with their man pages and completions; libckpt.so with ckpt.h, the CMake package and ckpt.pc.
 # cpack makes Debian packages of it: ckpt, libckpt0, and libckpt-dev with what programs are built against.
-if(CKPT_WHEEL)
+get_property(programs GLOBAL PROPERTY CKPT_PROGRAMS)
+if(CKPT_WHEEL) # whose programs pip puts beside its own
+  set_target_properties(ckpt_shared PROPERTIES VERSION ${PROJECT_VERSION_MAJOR}) # one file: a wheel has no links
   install(TARGETS ckpt_shared LIBRARY DESTINATION lib NAMELINK_SKIP)
-  install(TARGETS ckpt-plan RUNTIME DESTINATION bin)
+  install(TARGETS ${programs} RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR})
   return()
 endif()
 include(CMakePackageConfigHelpers)
-get_property(programs GLOBAL PROPERTY CKPT_PROGRAMS)
 
 # Every program writes its own, from the same table as its --help.
 find_program(GZIP_PROGRAM gzip)

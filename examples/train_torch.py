@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pip install ./python, then this: a small transformer trained in 60 % of the memory it would take, and its plan."""
+"""pip install ./python, then this: a small transformer trained in 60 % of the memory it would take, and a picture of it."""
 import sys
 
 import torch
@@ -18,4 +18,4 @@ for step in range(5):
     optimizer.step()
 report = ckpt_torch.report(model)
 print(report)
-report.save(sys.argv[1] if len(sys.argv) > 1 else "plan")  # ckpt-view plan/predicted.json -o memory.svg draws it
+report.save(sys.argv[1] if len(sys.argv) > 1 else "plan")  # memory.svg is the picture, what the programs take is beside it

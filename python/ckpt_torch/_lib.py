@@ -1,8 +1,10 @@
 """ctypes over ckpt.h: a graph as JSON and options in, a plan out. Nothing is decided here."""
 
 import ctypes
+import importlib.metadata
 import json
 import os
+import shutil
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 
@@ -34,17 +36,21 @@ RUN = 0  # Step.action
 FITS = 0  # Summary.verdict
 
 
-def folder():
-    """Where the wheel has libckpt and the programs, or None in a tree that was not installed."""
-    here = Path(__file__).parent / "_ckpt"
-    return here if here.is_dir() else None
-
-
 def _open():
-    found = os.environ.get("CKPT_LIBRARY")
-    if found is None:
-        found = folder() / "lib" / "libckpt.so.0" if folder() else "libckpt.so.0"
-    return ctypes.CDLL(str(found))
+    installed = Path(__file__).parent / "_ckpt" / "lib" / "libckpt.so.0"
+    return ctypes.CDLL(os.environ.get("CKPT_LIBRARY") or str(installed if installed.exists() else installed.name))
+
+
+def program(name):
+    """The path of a program that pip installed with this package, or else that PATH has; FileNotFoundError."""
+    try:
+        found = [file.locate() for file in importlib.metadata.files("ckpt-torch") or () if file.name == name]
+    except importlib.metadata.PackageNotFoundError:
+        found = []
+    path = found[0] if found else shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is neither installed with ckpt-torch nor in PATH")
+    return str(path)
 
 
 library = _open()

@@ -1,8 +1,9 @@
 """What was planned and measured, for people and for the programs."""
 
+import subprocess
 from pathlib import Path
 
-from . import _backend
+from . import _backend, _lib
 
 
 class Report:
@@ -32,13 +33,22 @@ class Report:
                 self.recomputed[name] = self.recomputed.get(name, 0) + times[op.name]
 
     def save(self, folder):
-        """Write graph.json, plan.json and predicted.json for ckpt-view, ckpt-graph, ckpt-compare and ckpt-plan --check."""
+        """Write graph.json, plan.json and predicted.json for ckpt-view, ckpt-graph, ckpt-compare and ckpt-plan --check, and memory.svg."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         plan = self._step.plan
-        for name, text in ("graph", plan.graph_json()), ("plan", plan.plan_json()), ("predicted", plan.trace_json()):
-            (folder / f"{name}.json").write_text(text)
+        for name, text in (("graph.json", plan.graph_json()), ("plan.json", plan.plan_json()), ("predicted.json", plan.trace_json()),
+                           ("memory.svg", self._repr_svg_())):
+            (folder / name).write_text(text, encoding="utf-8")
         return folder
+
+    def _repr_svg_(self):
+        """The picture that a notebook shows: memory over the step, as ckpt-view draws the predicted trace."""
+        done = subprocess.run([_lib.program("ckpt-view"), "--format", "svg", "-"], input=self._step.plan.trace_json(),
+                              capture_output=True, encoding="utf-8", check=False)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip())
+        return done.stdout
 
     def __str__(self):
         size = _backend.size

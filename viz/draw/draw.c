@@ -91,7 +91,11 @@ bool ckpt_hatch_shows(ckpt_colour_role role, double width, double height)
 }
 
 static const ckpt_renderer *const renderers[] = {
-    &ckpt_renderer_svg, &ckpt_renderer_png, &ckpt_renderer_pdf, &ckpt_renderer_txt, NULL,
+    &ckpt_renderer_svg,
+#ifdef CKPT_PICTURES
+    &ckpt_renderer_png, &ckpt_renderer_pdf,
+#endif
+    &ckpt_renderer_txt, NULL,
 };
 
 const ckpt_renderer *ckpt_renderer_find(const char *format)
@@ -106,7 +110,11 @@ const ckpt_renderer *ckpt_renderer_find(const char *format)
 
 const char *ckpt_renderer_names(void)
 {
+#ifdef CKPT_PICTURES
     return "svg, png, pdf, txt";
+#else
+    return "svg, txt (this build has no Cairo, which draws png and pdf)";
+#endif
 }
 
 /* Advance of ' ' .. '~' in thousandths of the size: DejaVu Sans and DejaVu Sans Bold 2.37. */

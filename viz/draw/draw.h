@@ -114,7 +114,7 @@ struct ckpt_renderer {
 /* NULL when there is none of that name. */
 const ckpt_renderer *ckpt_renderer_find(const char *format);
 
-/* "svg, png, pdf, txt" */
+/* "svg, png, pdf, txt", as far as this build has them */
 const char *ckpt_renderer_names(void);
 
 #define CKPT_ANY_WIDTH 1e9

@@ -551,7 +551,12 @@ ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const 
         ckpt_text_put(text, dot.bytes, dot.length);
         code = ckpt_text_end(text, err);
     } else if (code == CKPT_OK) {
+#ifdef CKPT_PICTURES
         code = ckpt_dot_render(dot.bytes, format, text, err);
+#else
+        code = CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "found format \"%s\", wanted dot: this build has no Graphviz to lay it out", format);
+#endif
     }
     ckpt_text_fini(&dot);
     ckpt_arena_fini(&scratch);
