@@ -3,7 +3,7 @@
 import torch
 
 from ._arena import use_arena
-from ._backend import Infeasible, backend
+from ._backend import Infeasible, backend, refuse_breaks
 from ._joint import Unsupported
 from ._lib import version
 from ._report import Report, report
@@ -26,4 +26,5 @@ def auto_checkpoint(model, budget, optimizer=None, example_inputs=None, **option
     compiled = torch.compile(model, backend=backend, options=chosen)
     if example_inputs is not None:
         compiled(*example_inputs)
+        refuse_breaks(chosen)
     return compiled

@@ -4,6 +4,8 @@ Planning waits for the first call, when all inputs are real: a budget that does 
 caller's own call, shapes are known, and so is whether gradients are already there. Each set of shapes has a plan.
 """
 
+import copy
+import logging
 import time
 import warnings
 import weakref
@@ -13,14 +15,16 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch._functorch.aot_autograd import aot_module_simplified
 
-from . import _lib, _measure, _random
+from . import _inductor, _lib, _measure, _random
 from ._arena import Arena
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
 
-OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "arena"}
+OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "arena", "inner"}
 steps = []  # every planned Step that is in use: weak references
+PLANS = 8  # that may exceed the budget when they are measured, before there is no hope
+breaks = {}  # id of the options of a torch.compile -> {place of a graph break: None}, until they are refused
 
 
 class Infeasible(RuntimeError):
@@ -48,7 +52,7 @@ def backend(graph_module, example_inputs, *, options=None, **ignored):
     """What torch.compile calls for each graph. What is refused is refused at the first call, by an exception of its own:
     PyTorch wraps those that are raised here."""
     try:
-        run = _region(graph_module, dict(options or {}))
+        run = _region(graph_module, dict(options or {}), options)
     except (ValueError, Unsupported) as error:
         refused = error
 
@@ -57,37 +61,111 @@ def backend(graph_module, example_inputs, *, options=None, **ignored):
     return torch._dynamo.disable(run, reason="ckpt runs what it planned")
 
 
-def _region(graph_module, options):
+def _region(graph_module, options, breaks_of):
     unknown = set(options) - OWN_OPTIONS - _lib.option_names()
     if unknown:
         raise ValueError(f"ckpt: no option {', '.join(sorted(unknown))}; there are "
                          f"{', '.join(sorted(OWN_OPTIONS | _lib.option_names()))}")
+    if options.get("inner", "eager") not in ("eager", "inductor"):
+        raise ValueError(f"ckpt: inner is eager or inductor, not {options['inner']}")
+    return Region(graph_module, options, breaks_of, _break_after(graph_module))
+
+
+def keep_logging_out():
+    """Lines that a model logs come after its graph; they would break it."""
+    for name in ("debug", "info", "warning", "error", "warning_once"):  # the last one is of transformers
+        if hasattr(logging.Logger, name):
+            torch._dynamo.config.reorderable_logging_functions.add(getattr(logging.Logger, name))
+
+
+backend._dynamo_backend_init = keep_logging_out  # PyTorch calls it when a model is compiled; before 2.15 nobody does
+keep_logging_out()
+
+
+def _break_after(graph_module):
+    """Where and why PyTorch broke the model's graph after this part, in words; None: it did not."""
     reason = getattr(graph_module, "compile_subgraph_reason", None)
-    if reason is not None and getattr(reason, "graph_break", False):
-        place = reason.user_stack[-1] if getattr(reason, "user_stack", None) else None
-        raise Unsupported("ckpt plans a step as one graph, and PyTorch breaks it"
-                          + (f" at {place.filename}:{place.lineno}" if place else "")
-                          + f": {str(reason.reason).splitlines()[0]}. torch.compile(..., fullgraph=True) says more")
-    return Region(graph_module, options)
+    if reason is None or not getattr(reason, "graph_break", False):
+        return None
+    place = reason.user_stack[-1] if getattr(reason, "user_stack", None) else None
+    return (f"{place.filename}:{place.lineno}: " if place else "") + str(reason.reason).splitlines()[0]
+
+
+def refuse_breaks(options):
+    """Raise if the graph of a model compiled with these options broke since this was last asked."""
+    found = breaks.pop(id(options), None)
+    if found:
+        raise Unsupported("ckpt plans a step as one graph, and PyTorch breaks it "
+                          + (f"{len(found)} times: " if len(found) > 1 else "at ") + "; ".join(found)
+                          + ". torch.compile(..., fullgraph=True) says more of the first")
+
+
+class _Refused(torch.autograd.Function):
+    """The identity, but that backward tells of the graph's breaks."""
+
+    @staticmethod
+    def forward(ctx, handle, x, options):
+        ctx.options = options
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        refuse_breaks(ctx.options)
 
 
 class Region:
     """One graph of Dynamo and its plans: one for each set of shapes."""
 
-    def __init__(self, graph_module, options):
+    def __init__(self, graph_module, options, breaks_of, break_after):
+        """A part of a broken graph.
+
+        breaks_of     the options as the caller gave them: the same for all parts of his model
+        break_after   None, or where and why the graph breaks after this part
+        """
         self.graph_module, self.options, self.plans = graph_module, options, {}
+        self.breaks_of, self.break_after = breaks_of, break_after
+        # With dynamic shapes Dynamo gives a number, such as a dropout's p, as a tensor of which the graph takes item().
+        self.numbers = {i: [n for n in p.users if n.target == "item"] for i, p in enumerate(
+            n for n in graph_module.graph.nodes if n.op == "placeholder") if any(n.target == "item" for n in p.users)}
         self.__name__ = "ckpt"
 
     def __call__(self, *args):
         training = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        if training and (self.break_after or id(self.breaks_of) in breaks):
+            return self._part(args)
         held = training and sum(a.grad.untyped_storage().nbytes() for a in args
                                 if isinstance(a, torch.Tensor) and a.is_leaf and a.grad is not None)
         key = (training, bool(held)) + tuple(
-            (a.shape, a.stride(), a.dtype, a.device) if isinstance(a, torch.Tensor) else a for a in args)
+            a.item() if i in self.numbers else (a.shape, a.stride(), a.dtype, a.device) if isinstance(a, torch.Tensor) else a
+            for i, a in enumerate(args))
         step = self.plans.get(key)
         if step is None or step.learned is not step.known:
-            step = self.plans[key] = Step(self.graph_module, args, self.options, int(held), step.learned if step else Learned())
+            step = self.plans[key] = Step(self._with_numbers(args), args, self.options, int(held), step.learned if step else Learned())
         return step(args)
+
+    def _with_numbers(self, args):
+        """The graph with constants in place of items."""
+        if not self.numbers:
+            return self.graph_module
+        module = torch.fx.GraphModule(self.graph_module, copy.deepcopy(self.graph_module.graph))
+        nodes = {n.name: n for n in module.graph.nodes}
+        for i, items in self.numbers.items():
+            for item in items:
+                nodes[item.name].replace_all_uses_with(args[i].item())
+                module.graph.erase_node(nodes[item.name])
+        module.recompile()
+        return module
+
+    def _part(self, args):
+        """Run a part of a broken graph without keeping anything, so that all breaks are known when backward refuses."""
+        found = breaks.setdefault(id(self.breaks_of), {})
+        if self.break_after:
+            found[self.break_after] = None
+        with torch.no_grad():
+            out = self.graph_module(*args)
+        handle = torch.zeros((), requires_grad=True)
+        return [_Refused.apply(handle, x, self.breaks_of) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+                for x in out]
 
 
 @dataclass(frozen=True)
@@ -96,10 +174,14 @@ class Learned:
 
     reserve   bytes that it took beyond its prediction and its budget
     dropped   indices of forward's outputs that its caller does not keep until backward ends
+    budget    bytes that the budget was when that was seen; 0: as it was given
+    over      peaks of plans that were measured over the budget
     """
 
     reserve: int = 0
     dropped: tuple = ()
+    budget: int = 0
+    over: tuple = ()
 
 
 class Step:
@@ -112,6 +194,11 @@ class Step:
 
     def __init__(self, graph_module, args, options, held, known):
         self.options, self.known, self.learned = options, known, known
+        self.inductor = options.get("inner") == "inductor"
+        if len(known.over) > PLANS and options.get("infeasible") != "least":
+            raise Infeasible({"min_budget_bytes": min(known.over), "no_schedule_below_bytes": 0},
+                             f"{len(known.over)} plans within {size(known.budget)} took more when they were measured, the best "
+                             f"{min(known.over)} bytes ({size(min(known.over))})")
         self.plan = self.joint = self.measured_bytes = self._meter = None
         self.seconds, self._returned = {}, []
         self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
@@ -129,8 +216,9 @@ class Step:
         torch.set_rng_state(state)
         self.seconds["all"] = time.monotonic() - start
         if self.plan:
+            self._tell("" if known != Learned() or newest(p() for p in self.parameters) is None
+                       else f"another plan, for inputs {shapes(args)}: ")
             steps.append(weakref.ref(self))
-            self._tell()
 
     def __call__(self, args):
         return self.run(*args)
@@ -138,6 +226,14 @@ class Step:
     def tell(self, text):
         if not self.options.get("quiet"):
             print(f"ckpt: {text}", flush=True)
+
+    def _compile(self, module, inputs, backward=False):
+        if not self.inductor:
+            return compile_graph(module)
+        start = time.monotonic()
+        run = _inductor.compile_graph(module, inputs, backward, not self.plan)
+        self.seconds["compiling"] = self.seconds.get("compiling", 0) + time.monotonic() - start
+        return run
 
     # ---- AOTAutograd asks for these ----
 
@@ -147,14 +243,19 @@ class Step:
         costs = _measure.costs_of(joint, self.tell)
         self.seconds["measuring"] = time.monotonic() - start
         start = time.monotonic()
-        self.graph = joint.graph("step", self.static, costs, self.known.dropped, self.options.get("inplace", True))
-        self.plan = make_plan(self.graph, self.options, self.tell)
+        self.graph = joint.graph("step", self.static, costs, self.known.dropped,
+                                 self.options.get("inplace", True) and not self.inductor)
+        self.plan = make_plan(self.graph, self._within(), self.tell)
         self.seconds["planning"] = time.monotonic() - start
         forward, backward, self._once = rewrite(joint, self.plan.steps, num_fwd_outputs)
         return forward, backward
 
+    def _within(self):
+        """The options, with the budget as it was before it was exceeded: a share would be one of more now."""
+        return {**self.options, "budget": f"{self.known.budget}B"} if self.known.budget else self.options
+
     def _forward(self, module, inputs):
-        run = compile_graph(module)
+        run = self._compile(module, inputs)
 
         def forward(args):
             self._meter = None
@@ -175,7 +276,7 @@ class Step:
         return forward if self.plan else run
 
     def _backward(self, module, inputs):
-        run = compile_graph(module)
+        run = self._compile(module, inputs, backward=True)
 
         def measured(args):
             # The profiler counts the end of what it saw begin, and takes another block at the same address for it. So
@@ -214,17 +315,35 @@ class Step:
             self.learned = replace(self.known, dropped=dropped)
             self.tell("outputs of the model are not kept until backward ends: the next step is planned anew without them")
         elif budget and self.measured_bytes > budget:
-            self.learned = replace(self.known, reserve=self.known.reserve + self.measured_bytes - predicted)
+            self.learned = replace(self.known, reserve=self.known.reserve + self.measured_bytes - predicted, budget=budget,
+                                   over=(*self.known.over, self.measured_bytes))
             self.tell(f"that is {size(self.measured_bytes - budget)} over the budget: the next step is planned anew")
         self._meter, self._returned = None, []
 
-    def _tell(self):
+    def _tell(self, why):
         s = self.plan.summary
-        self.tell(f"peak {size(s['peak_bytes'])} of {size(s['keep_all_peak_bytes'])} that keeping everything takes, time "
+        self.tell(f"{why}peak {size(s['peak_bytes'])} of {size(s['keep_all_peak_bytes'])} that keeping everything takes, time "
                   f"{100 * (s['time_ns'] / max(1, s['keep_all_time_ns']) - 1):+.1f} %; counted as there all the time: "
                   + ", ".join(f"{name} {size(b)}" for name, b in self.static)
                   + ("" if self.options.get("optimizer") is not None or "static_bytes" in self.options
                      else " (no optimizer state: options={'optimizer': ...})"))
+
+
+def newest(parameters):
+    """The newest Step in use that has one of these parameters, or None."""
+    wanted = {id(p) for p in parameters}
+    for reference in reversed(steps):
+        step = reference()
+        if step is not None and any(p() is not None and id(p()) in wanted for p in step.parameters):
+            return step
+    return None
+
+
+def shapes(args):
+    """Of the inputs that are no parameters, in words."""
+    found = ["×".join(map(str, a.shape)) for a in args
+             if isinstance(a, torch.Tensor) and a.dim() and not isinstance(a, torch.nn.Parameter)]
+    return ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
 
 
 def make_plan(graph, options, tell):

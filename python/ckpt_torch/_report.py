@@ -69,9 +69,7 @@ class Report:
 
 def report(model):
     """The Report of the newest plan of a compiled model; LookupError before its first training step."""
-    wanted = {id(p) for p in model.parameters()}
-    for reference in reversed(_backend.steps):
-        step = reference()
-        if step is not None and any(p() is not None and id(p()) in wanted for p in step.parameters):
-            return Report(step)
+    step = _backend.newest(model.parameters())
+    if step is not None:
+        return Report(step)
     raise LookupError("this model has no plan yet: it is made at the first forward pass that needs gradients")

@@ -96,7 +96,7 @@ class _Rewriter:
         elif recomputed and op.random:
             arguments = map_arg(op.node.args, self.value)
             keywords = map_arg(op.node.kwargs, self.value)
-            copy = self.graph.call_function(_random.replay, (self.now[id(op.state)], op.node.target, *arguments), keywords)
+            copy = self.graph.call_function(_random.replay(op.node.target), (self.now[id(op.state)], *arguments), keywords)
             copy.meta = {k: v for k, v in op.node.meta.items() if k != "partitioner_tag"}
             self._emit(copy)
             self.now[op.node] = copy
@@ -108,7 +108,7 @@ class _Rewriter:
 
     def _run_helper(self, op):
         if op.kind == "state":
-            node = self.graph.call_function(_random.state, (str(device_of(op.of)),))
+            node = self.graph.call_function(torch.ops.ckpt.state.default, (device_of(op.of),))
             some = tensors(op.of.meta["val"])[0]
             with some.fake_mode:
                 node.meta["val"] = torch.empty(torch.get_rng_state().shape, dtype=torch.uint8)

@@ -141,27 +141,6 @@ def test_the_picture_shows_the_predicted_peak(tmp_path):
     assert any("recomputed" in word for word in words) and report.recomputed
 
 
-def test_every_shape_has_a_plan():
-    run = compiled(deep(), "80%")
-    for rows in 64, 32, 64, 48:
-        run(X[:rows]).sum().backward()
-    assert ckpt_torch.report(run).predicted_peak_bytes
-
-
-def test_graph_breaks_are_refused_with_their_place():
-    class Breaks(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = nn.Linear(32, 32)
-
-        def forward(self, x):
-            y = self.a(x)
-            torch._dynamo.graph_break()
-            return self.a(y)
-    with pytest.raises(ckpt_torch.Unsupported, match=r"breaks it at .*test_plans.py:\d+"):
-        compiled(Breaks(), "80%")(X)
-
-
 def test_shapes_that_depend_on_data_are_refused():
     class Depends(nn.Module):
         def __init__(self):
