@@ -15,7 +15,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch._functorch.aot_autograd import aot_module_simplified
 
-from . import _inductor, _lib, _measure, _random
+from . import _copies, _inductor, _lib, _measure, _random
 from ._arena import Arena
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
@@ -193,7 +193,8 @@ class Step:
     """
 
     def __init__(self, graph_module, args, options, held, known):
-        self.options, self.known, self.learned = options, known, known
+        self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
+        self.options, self.known, self.learned = with_link(options, self.device), known, known
         self.inductor = options.get("inner") == "inductor"
         if len(known.over) > PLANS and options.get("infeasible") != "least":
             raise Infeasible({"min_budget_bytes": min(known.over), "no_schedule_below_bytes": 0},
@@ -201,7 +202,6 @@ class Step:
                              f"{min(known.over)} bytes ({size(min(known.over))})")
         self.plan = self.joint = self.measured_bytes = self._meter = None
         self.seconds, self._returned = {}, []
-        self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
         self.arena = Arena(self.device) if options.get("arena") and self.device.type == "cuda" else None
         self.static = static_blocks(args, options, held)
         if known.reserve:
@@ -344,6 +344,17 @@ def shapes(args):
     found = ["×".join(map(str, a.shape)) for a in args
              if isinstance(a, torch.Tensor) and a.dim() and not isinstance(a, torch.nn.Parameter)]
     return ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
+
+
+def with_link(options, device):
+    """The options, with the measured rate of copies to the host where they ask for it."""
+    if "link" in options and options.get("inner") == "inductor":
+        raise Unsupported("option link: Inductor does not keep copies where the plan has them; options={'inner': 'eager'} does")
+    if "link" in options and device.type != "cuda" and options.get("measure", True):
+        raise Unsupported("option link: on the CPU a copy frees nothing; options={'measure': False} plans and runs it all the same")
+    if options.get("link") != "measured":
+        return options
+    return {**options, "link": _copies.link(device)}
 
 
 def make_plan(graph, options, tell):

@@ -32,7 +32,7 @@ class OptionInfo(Structure):
     _fields_ = [("name", c_char_p), ("argument", c_char_p), ("help", c_char_p)]
 
 
-RUN = 0  # Step.action
+RUN, FREE, OFFLOAD, FETCH = range(4)  # Step.action
 FITS = 0  # Summary.verdict
 
 
@@ -116,7 +116,7 @@ class Plan:
     """A plan of a graph.
 
     summary   the fields of ckpt_plan_summary
-    steps     [(index of the op, whether it was recomputed, whether it runs in place)], the runs in their order
+    steps     [(action, index of the op or buffer, whether the op was recomputed, whether it runs in place)]
     """
 
     def __init__(self, name, graph, options):
@@ -145,8 +145,8 @@ class Plan:
                 self.summary[field] = value.decode()
         count = c_int32()
         steps = library.ckpt_plan_steps(self._plan, byref(count))
-        self.steps = [(steps[i].index, bool(steps[i].recomputed), bool(steps[i].inplace))
-                      for i in range(count.value) if steps[i].action == RUN]
+        self.steps = [(steps[i].action, steps[i].index, bool(steps[i].recomputed), bool(steps[i].inplace))
+                      for i in range(count.value)]
 
     @property
     def fits(self):

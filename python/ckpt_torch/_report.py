@@ -10,7 +10,7 @@ class Report:
     """The plan of a model's step.
 
     predicted_peak_bytes, keep_all_peak_bytes, measured_peak_bytes (None before the first step), static_bytes (each peak
-    includes it), budget_bytes, overhead and gap (shares of the time: 0.01 is one percent), recomputed {module: ns},
+    includes it), budget_bytes, offload_bytes (copied to the host), overhead and gap (shares of the time: 0.01 is one percent), recomputed {module: ns},
     seconds {what: seconds}, arena (with that option, ckpt.h's ckpt_step_arena_counts of the last step by name)
     """
 
@@ -24,11 +24,12 @@ class Report:
         self.static_bytes = sum(self.static.values())
         self.overhead = s["time_ns"] / max(1, s["keep_all_time_ns"]) - 1
         self.gap = s["time_ns"] / s["bound_ns"] - 1 if s["bound_ns"] else None
+        self.offload_bytes = s["offload_bytes"]
         self.seconds, self.recomputed = dict(step.seconds), {}
         times = {op["name"]: op["time_ns"] for op in step.graph["ops"]}
-        for index, recomputed, _ in step.plan.steps:
-            op = step.joint.ops[index]
-            if recomputed:
+        for action, index, recomputed, _ in step.plan.steps:
+            if action == _lib.RUN and recomputed:
+                op = step.joint.ops[index]
                 name = op.layer or op.name
                 self.recomputed[name] = self.recomputed.get(name, 0) + times[op.name]
 

@@ -4,16 +4,16 @@ import torch
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch.fx import Graph, GraphModule, Node, map_arg
 
-from . import _random
+from . import _copies, _lib, _random
 from ._inplace import out_overload
-from ._joint import device_of, tensors
+from ._joint import device_of, storage_of, tensors
 
 
 def rewrite(joint, steps, num_fwd_outputs):
     """Forward and backward modules that run `steps` of a plan of `joint`, and whether backward writes over what forward
     kept for it.
 
-    steps   [(index of an op of joint.ops, recomputed, in place)]
+    steps   as _lib.Plan has them
     """
     rewriter = _Rewriter(joint, steps, num_fwd_outputs)
     return (*rewriter.modules(), rewriter.once)
@@ -29,7 +29,8 @@ class _Rewriter:
         self.saved = {}  # nodes of the forward part that the backward part reads
         self.forward_nodes = set()
         self.once = False
-        ran_again = {index for index, recomputed, _ in steps if recomputed}
+        ran_again = {index for action, index, recomputed, _ in steps if action == _lib.RUN and recomputed}
+        self.on_host, self.coming = {}, {}  # key of self.now -> node of its copy there; of what was fetched and not read yet
         self.kept_helpers = {id(h) for i in ran_again for h in self._helpers(joint.ops[i])}
         for node in joint.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -57,6 +58,7 @@ class _Rewriter:
     def value(self, node):
         """The node that holds the value of `node` now; views are made anew where they are not there."""
         if node in self.now:
+            self._wait(node)
             return self.now[node]
         arguments = tuple(self.value(n) for n in node.all_input_nodes)
         key = (self.part, node, arguments)
@@ -78,6 +80,41 @@ class _Rewriter:
         copy.meta = {k: v for k, v in op.node.meta.items() if k != "partitioner_tag"}
         return self._emit(copy)
 
+    def _call(self, function, arguments, value):
+        """A new node that calls one of our own functions; `value` gives its fake tensor."""
+        node = self.graph.call_function(function, arguments)
+        node.meta["val"] = value
+        return self._emit(node)
+
+    def _wait(self, key):
+        if key in self.coming:
+            node = self.coming.pop(key)
+            self.now[key] = self._call(_copies.ready, (node,), node.meta["val"])
+
+    def _keys(self, buffer):
+        """Keys of self.now whose tensors lie in a buffer of the joint graph; none of a helper's that nobody needs."""
+        storage = list(self.joint.buffers)[buffer]
+        op = next(op for op in self.joint.ops if storage in op.writes)
+        if op.kind != "node":
+            return [id(op)] if id(op) in self.kept_helpers else []
+        return [n for n in [op.node, *op.getitems] if isinstance(n.meta["val"], torch.Tensor) and storage_of(n.meta["val"]) == storage]
+
+    def _move(self, action, buffer):
+        for key in self._keys(buffer):
+            if action == _lib.OFFLOAD:
+                node = self.now[key]
+                fake = node.meta["val"]
+                with fake.fake_mode:
+                    host = torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype)
+                self.on_host[key] = self._call(_copies.offload, (node,), host), node
+            elif action == _lib.FREE and key in self.on_host and self.on_host[key][1] is self.now[key]:
+                host, node = self.on_host[key]
+                self._call(_copies.free, (node, host), None)
+            elif action == _lib.FETCH:
+                host, node = self.on_host[key]
+                fake = node.meta["val"]
+                self.now[key] = self.coming[key] = self._call(_copies.fetch, (host, fake.device), fake)
+
     def _run(self, op, recomputed, inplace):
         if op.kind == "outside":
             self.fwd_outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.fwd]
@@ -90,12 +127,15 @@ class _Rewriter:
         held = {}
         if recomputed and op.snapshots:
             held = {p: self.now[p] for p in op.snapshots}
+            for helper in op.snapshots.values():
+                self._wait(id(helper))
             self.now.update({p: self.now[helper] for p, helper in ((p, id(h)) for p, h in op.snapshots.items())})
         if inplace:
             self.now[op.node] = self._run_inplace(op)
         elif recomputed and op.random:
             arguments = map_arg(op.node.args, self.value)
             keywords = map_arg(op.node.kwargs, self.value)
+            self._wait(id(op.state))
             copy = self.graph.call_function(_random.replay(op.node.target), (self.now[id(op.state)], *arguments), keywords)
             copy.meta = {k: v for k, v in op.node.meta.items() if k != "partitioner_tag"}
             self._emit(copy)
@@ -118,8 +158,11 @@ class _Rewriter:
         self.now[id(op)] = self._emit(node)
 
     def modules(self):
-        for index, recomputed, inplace in self.steps:
-            self._run(self.joint.ops[index], recomputed, inplace)
+        for action, index, recomputed, inplace in self.steps:
+            if action == _lib.RUN:
+                self._run(self.joint.ops[index], recomputed, inplace)
+            else:
+                self._move(action, index)
         outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.bwd]
         for node in outputs:
             if isinstance(node, Node) and node in self.forward_nodes:
