@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# gpu_check.sh OUT --call 1|2|3|4 [--seconds N] [--dry-run]: runs a quarter of the checks on a machine with a GPU, within N
+# gpu_check.sh OUT --call 1|2|3|4|5 [--seconds N] [--dry-run]: runs a fifth of the checks on a machine with a GPU, within N
 # seconds (default 480).
 #   1  inventory, smoke (a few tests), first (trains a network), scheme (micro-batches), profile (two networks, by CUPTI)
 #   2  tests, tests-alone
 #   3  bench (beside PyTorch), ncu (Nsight Compute on the attention kernels and the head's products)
 #   4  steps (predicted and measured times of six plans), memcheck, racecheck, imports (of PyTorch's files), inject
+#   5  pytorch (the PyTorch package: bits, peaks, times, arena, copies)
 # gpu_check.sh OUT --parts LIST: runs single parts, any of these or profiles (every network of models/), rest (bench of the
 # other networks in bfloat16), float32 (bench of all networks).
 # A part that fails, hangs or runs out of time gets its row, and the others still run. Exit 0: everything asked for ran and
@@ -25,7 +26,7 @@ set -u
 here=$PWD
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
-known=inventory,smoke,first,scheme,profile,tests,tests-alone,bench,ncu,steps,memcheck,racecheck,imports,inject,profiles,rest,float32
+known=inventory,smoke,first,scheme,profile,tests,tests-alone,bench,ncu,steps,memcheck,racecheck,imports,inject,pytorch,profiles,rest,float32
 out='' dry=0 seconds=480 parts='' call=''
 while [ $# -gt 0 ]; do
     case $1 in
@@ -39,7 +40,8 @@ while [ $# -gt 0 ]; do
         2) parts=tests,tests-alone ;;
         3) parts=bench,ncu ;;
         4) parts=steps,memcheck,racecheck,imports,inject ;;
-        *) echo "gpu_check: no call '$call', wanted 1, 2, 3 or 4" >&2 && exit 2 ;;
+        5) parts=pytorch ;;
+        *) echo "gpu_check: no call '$call', wanted 1, 2, 3, 4 or 5" >&2 && exit 2 ;;
         esac
         ;;
     -*) echo "gpu_check: unknown option $1" >&2 && exit 2 ;;
@@ -49,7 +51,7 @@ while [ $# -gt 0 ]; do
 done
 case $seconds in *[!0-9]*) seconds='' ;; esac
 if [ -z "$out" ] || [ -z "$parts" ] || [ -z "$seconds" ]; then
-    echo "usage: scripts/gpu_check.sh OUT --call 1|2|3|4 | --parts LIST [--seconds N] [--dry-run]" >&2
+    echo "usage: scripts/gpu_check.sh OUT --call 1|2|3|4|5 | --parts LIST [--seconds N] [--dry-run]" >&2
     exit 2
 fi
 for name in ${parts//,/ }; do
@@ -651,6 +653,22 @@ if asked inject; then
     torch_part inject "$(limit inject 75)" "$python" bench/gpu/inject_overhead.py --bin "$bin" --out "$results/inject" \
         --device "${device%%:*}" --runs $((dry ? 1 : 2)) "${tiny[@]:0:$((dry))}"
 fi
+
+# The PyTorch package. The first line of the table that differs from eager, or the last line of the copies.
+pytorch() {
+    set -e -o pipefail
+    mkdir -p "$results/pytorch" && cd "$results/pytorch"
+    export CKPT_LIBRARY=$bin/../lib/libckpt.so.0 CKPT_TORCH_CACHE=$work/ckpt_torch
+    local run=("$python" "$root/bench/gpu/torch_budgets.py" gpt2) rivals=(--rivals "eager,compile,compile 0.3,blocks")
+    [ $dry = 0 ] || run+=(--tiny --rounds 1 --steps 1) rivals=(--rivals blocks --budgets 100%,1%)
+    "${run[@]}" "${rivals[@]}" --json gpt2.json | tee gpt2.txt
+    ! grep 'bits of .* differ' gpt2.txt || exit 1
+    [ $dry = 0 ] || return 0
+    "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
+    "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
+}
+export -f pytorch
+if asked pytorch; then torch_part pytorch "$(limit pytorch 150)" bash -c pytorch; fi
 
 for type in $(asked profiles && echo "${types//,/ }"); do
     models=()

@@ -174,7 +174,7 @@ def execution():
     run("ckpt-plan", "--strategy", "keep-all", "-o", path("et.plan.json"), path("et.graph.json"))
     graph, summary = load("et.graph.json"), load("et.plan.json")["summary"]
     events = load("et.kineto.json")["traceEvents"]
-    step = max((e for e in events if e["name"].startswith("ProfilerStep#")), key=lambda e: e["ts"])
+    step = max((e for e in events if e["name"].startswith("ProfilerStep#") and e.get("cat") == "user_annotation"), key=lambda e: e["ts"])
     begin = min(e["ts"] for e in events if e.get("cat") == "cpu_op" and e["ts"] >= step["ts"])
     level = peak = 0
     for e in sorted((e for e in events if e["name"] == "[memory]"), key=lambda e: e["ts"]):

@@ -34,7 +34,7 @@ def cache_file(device):
         name = torch.cuda.get_device_name(device) + " " + str(torch.version.cuda)
     else:
         name = _processor()
-    key = f"2 {device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
+    key = f"3 {device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
     return Path(root) / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
@@ -87,6 +87,12 @@ class _Case:
         return functions.get(self.node.target, self.node.target)(*self.arguments, **self.keywords)
 
 
+def allocated(tensor):
+    """Bytes that a tensor's storage takes of its device: on a GPU, allocators give multiples of 512."""
+    nbytes = tensor.untyped_storage().nbytes()
+    return -(-nbytes // 512) * 512 if tensor.is_cuda else nbytes
+
+
 def _outputs_of(case, out):
     """Of each storage that the node makes, in the order of joint.writes, its bytes, 0 where it made a view; and which of
     them, by number, lie on the host although they are described as on a GPU: what attention says of its random numbers."""
@@ -95,7 +101,7 @@ def _outputs_of(case, out):
     for fake, tensor in zip(tensors(case.node.meta["val"]), tensors(out)):
         if fake.device.type != tensor.device.type:
             host.add(storage_of(fake))
-        real.setdefault(storage_of(fake), 0 if storage_of(tensor) in inside else tensor.untyped_storage().nbytes())
+        real.setdefault(storage_of(fake), 0 if storage_of(tensor) in inside else allocated(tensor))
     known = {s for n in case.node.all_input_nodes for s in storages(n)}
     made = [s for s in real if s not in known]
     return [0 if s in host else real[s] for s in made], [i for i, s in enumerate(made) if s in host]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # labels: cli; long under sanitizers
-# scripts/gpu_check.sh rehearsed without a GPU, in a tree as scripts/gpu_bundle unpacks: its four calls with tiny networks,
+# scripts/gpu_check.sh rehearsed without a GPU, in a tree as scripts/gpu_bundle unpacks: its five calls with tiny networks,
 # and with fakes of a card that hangs, one that fails, one that has no time, and calls that are killed. The summary must be
 # right each time, and the archives whole.
 set -u
@@ -71,7 +71,7 @@ CSV
 SCRIPT2
 
 # Usage.
-for wrong in "" "--call 5" "--parts first,none" "--call 1 --seconds x" "--call 1 --what"; do
+for wrong in "" "--call 6" "--parts first,none" "--call 1 --seconds x" "--call 1 --what"; do
     # shellcheck disable=SC2086
     "$tree/scripts/gpu_check.sh" out $wrong >out.txt 2>&1
     [ $? = 2 ] || fail "gpu_check out $wrong: not a usage error"
@@ -104,6 +104,8 @@ if [ "${CKPT_TEST_ROUNDS:-}" != few ]; then # the other two calls take longest
     check 0 --call 4 --dry-run
     row steps ok "2 plans" && row imports skipped "no PyTorch" && row memcheck skipped
     last "All was well"
+    check 0 --call 5 --dry-run
+    row pytorch skipped "no PyTorch"
 fi
 
 # CUDA's libraries: all from one place that has them all, wheels before the toolkit.
@@ -224,4 +226,4 @@ for signal in TERM KILL; do
         kill "$(cat "$tree/slow")"
     fi
 done
-echo "four calls, and cards that hang, fail, have no time or are killed: the summary is right each time"
+echo "five calls, and cards that hang, fail, have no time or are killed: the summary is right each time"
