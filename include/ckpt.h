@@ -437,11 +437,12 @@ char *ckpt_sweep_json(const ckpt_sweep *sweep, size_t *length, ckpt_error *error
  * block for the process, used by one step at a time, from any thread. */
 typedef struct ckpt_step_arena ckpt_step_arena;
 
-typedef int32_t (*ckpt_gpu_take)(void **address, size_t bytes, void *stream); /* 0: done; cudaMallocAsync is one */
-typedef int32_t (*ckpt_gpu_give)(void *address, void *stream);                /* cudaFreeAsync is one */
-
-/* Where memory comes from. Once, before the first allocation. */
-void ckpt_gpu_memory_from(ckpt_gpu_take take, ckpt_gpu_give give);
+/* Where memory comes from: once, before the first allocation.
+ *
+ *   take   0: done; cudaMallocAsync is one
+ *   give   cudaFreeAsync is one */
+void ckpt_gpu_memory_from(int32_t (*take)(void **address, size_t bytes, void *stream),
+                          int32_t (*give)(void *address, void *stream));
 
 /* What torch.cuda.memory.CUDAPluggableAllocator takes: `bytes`, or NULL when the device has none (PyTorch does not look);
  * and their end. Addresses and sizes are multiples of 512. Cost: O(log live), and moving up to 24 bytes per live one. */

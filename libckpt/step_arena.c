@@ -41,8 +41,8 @@ typedef struct live {
 
 static struct device_memory {
     pthread_mutex_t lock;
-    ckpt_gpu_take take;
-    ckpt_gpu_give give;
+    int32_t (*take)(void **address, size_t bytes, void *stream);
+    int32_t (*give)(void *address, void *stream);
     ckpt_gpu_counts counts;
     char *block;
     ckpt_bytes block_bytes;
@@ -167,7 +167,8 @@ static void record(ckpt_step_arena *arena, char *address, ckpt_bytes bytes)
     arena->slot[arena->count++] = (recorded){bytes, arena->events++, -1, -1};
 }
 
-void ckpt_gpu_memory_from(ckpt_gpu_take take, ckpt_gpu_give give)
+void ckpt_gpu_memory_from(int32_t (*take)(void **address, size_t bytes, void *stream),
+                          int32_t (*give)(void *address, void *stream))
 {
     pthread_mutex_lock(&device.lock);
     device.take = take;
