@@ -15,13 +15,13 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch._functorch.aot_autograd import aot_module_simplified
 
-from . import _copies, _inductor, _lib, _measure, _random
+from . import _copies, _inductor, _lib, _measure, _outputs, _random
 from ._arena import Arena
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
 
-OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "arena", "inner"}
+OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "unused", "arena", "inner"}
 steps = []  # every planned Step that is in use: weak references
 PLANS = 8  # that may exceed the budget when they are measured, before there is no hope
 breaks = {}  # id of the options of a torch.compile -> {place of a graph break: None}, until they are refused
@@ -176,12 +176,14 @@ class Learned:
     dropped   indices of forward's outputs that its caller does not keep until backward ends
     budget    bytes that the budget was when that was seen; 0: as it was given
     over      peaks of plans that were measured over the budget
+    unused    indices of the model's outputs that get no gradient
     """
 
     reserve: int = 0
     dropped: tuple = ()
     budget: int = 0
     over: tuple = ()
+    unused: tuple = ()
 
 
 class Step:
@@ -200,7 +202,7 @@ class Step:
             raise Infeasible({"min_budget_bytes": min(known.over), "no_schedule_below_bytes": 0},
                              f"{len(known.over)} plans within {size(known.budget)} took more when they were measured, the best "
                              f"{min(known.over)} bytes ({size(min(known.over))})")
-        self.plan = self.joint = self.measured_bytes = self._meter = None
+        self.plan = self.joint = self.measured_bytes = self._meter = self._watch = None
         self.seconds, self._returned = {}, []
         self.arena = Arena(self.device) if options.get("arena") and self.device.type == "cuda" else None
         self.static = static_blocks(args, options, held)
@@ -211,7 +213,7 @@ class Step:
         # Tracing runs the model's code on tensors without memory; what it draws is not drawn.
         state = torch.get_rng_state()
         self.run = aot_module_simplified(
-            graph_module, args, fw_compiler=self._forward, bw_compiler=self._backward,
+            _outputs.without_gradient(graph_module, known.unused), args, fw_compiler=self._forward, bw_compiler=self._backward,
             partition_fn=self._partition, decompositions=_random.decompositions())
         torch.set_rng_state(state)
         self.seconds["all"] = time.monotonic() - start
@@ -221,7 +223,10 @@ class Step:
             steps.append(weakref.ref(self))
 
     def __call__(self, args):
-        return self.run(*args)
+        outputs = self.run(*args)
+        if self._meter and self.options.get("unused", True):
+            self._watch = _outputs.Watch(outputs)
+        return _outputs.refuse_gradient(outputs, self.known.unused, args) if self.known.unused else outputs
 
     def tell(self, text):
         if not self.options.get("quiet"):
@@ -308,17 +313,21 @@ class Step:
         """From a step that was measured."""
         self.measured_bytes = self._meter.peak + sum(b for name, b in self.static if name != "learned")
         dropped = tuple(i for i, storage, _ in self._returned if storage.expired())
+        unused = self.known.unused + (self._watch.unused() if self._watch else ())
         predicted, budget = self.plan.summary["peak_bytes"], self.plan.summary["budget_bytes"]
         self.tell(f"measured peak {size(self.measured_bytes)}, {100 * (self.measured_bytes / predicted - 1):+.2f} % of "
                   f"predicted")
-        if dropped != self.known.dropped and predicted - self.measured_bytes > predicted // 200:
+        if unused != self.known.unused:
+            self.learned = replace(self.known, dropped=dropped, unused=unused)
+            self.tell("outputs of the model get no gradient: the next step is planned anew without those")
+        elif dropped != self.known.dropped and predicted - self.measured_bytes > predicted // 200:
             self.learned = replace(self.known, dropped=dropped)
             self.tell("outputs of the model are not kept until backward ends: the next step is planned anew without them")
         elif budget and self.measured_bytes > budget:
             self.learned = replace(self.known, reserve=self.known.reserve + self.measured_bytes - predicted, budget=budget,
                                    over=(*self.known.over, self.measured_bytes))
             self.tell(f"that is {size(self.measured_bytes - budget)} over the budget: the next step is planned anew")
-        self._meter, self._returned = None, []
+        self._meter, self._watch, self._returned = None, None, []
 
     def _tell(self, why):
         s = self.plan.summary

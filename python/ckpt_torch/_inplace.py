@@ -5,11 +5,14 @@ import functools
 import torch
 from torch.fx import Node
 
+# They read a row before they write it.
+_BY_ROWS = {torch.ops.aten._softmax_backward_data.default, torch.ops.aten._log_softmax_backward_data.default}
+
 
 @functools.cache
 def out_overload(target):
-    """(the overload of an elementwise op that writes into a given tensor, the name of that argument), or None."""
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
+    """(the overload of an op, elementwise or by rows, that writes into a given tensor, the name of that argument), or None."""
+    if not isinstance(target, torch._ops.OpOverload) or (torch.Tag.pointwise not in target.tags and target not in _BY_ROWS):
         return None
     wanted = [str(a.type) for a in target._schema.arguments]
     for name in target.overloadpacket.overloads():

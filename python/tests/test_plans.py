@@ -1,5 +1,6 @@
 """Budgets, predictions, reports and refusals."""
 
+import copy
 import json
 import re
 import subprocess
@@ -205,3 +206,54 @@ def test_an_unchanged_script(tmp_path):
     assert done.returncode == 0 and "ckpt: peak" in done.stdout, done.stderr
     done = run_python("-m", "ckpt_torch", "--budget", "90%", script)
     assert done.returncode == 1 and "compiles nothing" in done.stderr
+
+
+class WithLoss(nn.Module):
+    """Gives its logits beside its loss, as Hugging Face's models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(32, 32), nn.Linear(32, 2000)
+
+    def forward(self, x, labels):
+        logits = self.b(self.a(x).relu())
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def test_an_output_that_gets_no_gradient_takes_none():
+    labels, peaks = torch.arange(64), []
+    original = WithLoss()
+    wanted = copy.deepcopy(original)
+    torch.compile(wanted, backend="eager")(X, labels)["loss"].backward()
+    for unused in False, True:
+        model = copy.deepcopy(original)
+        run = compiled(model, "100%", unused=unused)
+        for _ in range(3):
+            model.zero_grad()
+            out = run(X, labels)
+            out["loss"].backward()
+        assert all(torch.equal(p.grad, q.grad) for p, q in zip(wanted.parameters(), model.parameters()))
+        peaks.append(ckpt_torch.report(run).measured_peak_bytes)
+        assert out["logits"].requires_grad
+        if unused:
+            with pytest.raises(ckpt_torch.Unsupported, match="unused"):
+                (out["logits"].sum() + run(X, labels)["loss"]).backward()
+    assert peaks[1] <= peaks[0] - out["logits"].nbytes
+
+
+def test_outputs_that_get_gradients_by_turns():
+    labels, model = torch.arange(64), WithLoss()
+    run = compiled(model, "100%", unused=False)
+    for name in "loss", "logits", "loss":
+        eager = copy.deepcopy(model)
+        eager(X, labels)[name].sum().backward()
+        model.zero_grad()
+        run(X, labels)[name].sum().backward()
+        assert all(torch.equal(p.grad, q.grad) for p, q in zip(eager.parameters(), model.parameters()))
+
+
+def test_the_gradient_of_a_softmax_is_written_over_what_it_is_made_of():
+    run = compiled(WithLoss(), "100%")
+    run(X, torch.arange(64))["loss"].backward()
+    graph = ckpt_torch.report(run)._step.graph
+    assert [op["inplace"] for op in graph["ops"] if "_log_softmax_backward_data" in op["op"]]
