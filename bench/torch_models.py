@@ -42,7 +42,7 @@ def vit():
     model = transformers.ViTForImageClassification(transformers.ViTConfig(
         num_hidden_layers=4, hidden_size=192, num_attention_heads=3, intermediate_size=768, image_size=64, hidden_dropout_prob=0.1,
         attention_probs_dropout_prob=0.1, num_labels=10, problem_type="single_label_classification"))
-    images, labels = torch.randn(16, 3, 64, 64), torch.randint(0, 10, (16,))
+    images, labels = torch.randn(4, 3, 64, 64), torch.randint(0, 10, (4,))
     return model, (images, labels), lambda run: run(pixel_values=images, labels=labels).loss
 
 
@@ -52,7 +52,7 @@ def whisper():
         encoder_layers=2, decoder_layers=2, d_model=128, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=256,
         decoder_ffn_dim=256, vocab_size=1000, max_source_positions=100, max_target_positions=64, dropout=0.1, pad_token_id=0,
         bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, use_cache=False))
-    sound, words = torch.randn(8, 80, 200), torch.randint(3, 1000, (8, 32))
+    sound, words = torch.randn(2, 80, 200), torch.randint(3, 1000, (2, 32))
     return model, (sound, words), lambda run: run(input_features=sound, labels=words).loss
 
 
@@ -93,7 +93,7 @@ SMALL = {
     "bert": text("BertForMaskedLM", "BertConfig", num_hidden_layers=4, hidden_size=256, num_attention_heads=4, intermediate_size=1024),
     "llama": text("LlamaForCausalLM", "LlamaConfig", **LLAMA, num_key_value_heads=4),
     "qwen3": text("Qwen3ForCausalLM", "Qwen3Config", **LLAMA, num_key_value_heads=2, head_dim=64),
-    "t5": text("T5ForConditionalGeneration", "T5Config", num_layers=3, d_model=256, d_ff=512, num_heads=4, d_kv=64, use_cache=False,
+    "t5": text("T5ForConditionalGeneration", "T5Config", batch=2, length=64, num_layers=3, d_model=256, d_ff=512, num_heads=4, d_kv=64, use_cache=False,
                decoder_start_token_id=0),
     "vit": vit, "whisper": whisper,
 }
