@@ -370,7 +370,9 @@ static void check_declared(ckpt_bench *bench)
     const uint64_t declared[3] = {reads.in, reads.out, reads.saved};
     ckpt_twin *const twin[3] = {bench->in, bench->out, bench->saved};
     size_t length;
-    if ((node->grad_in == 0 && node->param_count == 0) || (checked_way != NULL && way == NULL)) {
+    const bool absent =
+        way != NULL && test_way_workspace(&bench->bound, way, 0) == CKPT_WAY_ABSENT; /* on this processor */
+    if ((node->grad_in == 0 && node->param_count == 0) || (checked_way != NULL && way == NULL) || absent) {
         return;
     }
     if (way != NULL) {
