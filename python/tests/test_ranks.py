@@ -1,4 +1,4 @@
-"""DistributedDataParallel over gloo with two processes: the bits of DDP in eager."""
+"""DistributedDataParallel and FSDP2 over gloo with two processes: the bits that they have in eager."""
 
 import copy
 import os
@@ -8,7 +8,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from steps import compiled, loss_of
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+
+import ckpt_torch
 
 
 def steps_of(model, run, rank):
@@ -46,3 +49,32 @@ def test_ddp_around_the_compiled_model():
 
 def test_compiled_ddp():
     mp.spawn(rank_main, (30610 + os.getpid() % 1000, True), nprocs=2)
+
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.list = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.list:
+            x = x + nn.functional.gelu(layer(x))
+        return x
+
+
+def fsdp_main(rank, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    original = Blocks()
+    eager, model = fully_shard(copy.deepcopy(original)), fully_shard(copy.deepcopy(original))
+    wanted = steps_of(eager, eager, rank)
+    got = steps_of(model, compiled(model, "90%"), rank)
+    assert ckpt_torch._backend.steps, "nothing was planned"
+    assert all(torch.equal(a.to_local(), b.to_local()) for a, b in zip(wanted, got)), "other bits than FSDP2's"
+    dist.destroy_process_group()
+
+
+def test_fsdp2():
+    mp.spawn(fsdp_main, (31710 + os.getpid() % 1000,), nprocs=2)
