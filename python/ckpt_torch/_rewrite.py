@@ -31,6 +31,7 @@ class _Rewriter:
         self.once = False
         ran_again = {index for action, index, recomputed, _ in steps if action == _lib.RUN and recomputed}
         self.on_host, self.coming = {}, {}  # key of self.now -> node of its copy there; of what was fetched and not read yet
+        self.storages, self.writer = list(joint.buffers), {s: op for op in joint.ops for s in op.writes}
         self.kept_helpers = {id(h) for i in ran_again for h in self._helpers(joint.ops[i])}
         for node in joint.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -93,8 +94,8 @@ class _Rewriter:
 
     def _keys(self, buffer):
         """Keys of self.now whose tensors lie in a buffer of the joint graph; none of a helper's that nobody needs."""
-        storage = list(self.joint.buffers)[buffer]
-        op = next(op for op in self.joint.ops if storage in op.writes)
+        storage = self.storages[buffer]
+        op = self.writer[storage]
         if op.kind != "node":
             return [id(op)] if id(op) in self.kept_helpers else []
         return [n for n in [op.node, *op.getitems] if isinstance(n.meta["val"], torch.Tensor) and storage_of(n.meta["val"]) == storage]
