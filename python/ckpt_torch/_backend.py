@@ -24,7 +24,7 @@ from ._run import compile_graph
 OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "unused", "arena", "inner"}
 steps = []  # every planned Step that is in use: weak references
 PLANS = 8  # that may exceed the budget when they are measured, before there is no hope
-breaks = {}  # id of the options of a torch.compile -> {place of a graph break: None}, until they are refused
+breaks = {}  # id of the options of a torch.compile -> (these, {place of a graph break: None}), until they are refused
 
 
 class Infeasible(RuntimeError):
@@ -91,26 +91,17 @@ def _break_after(graph_module):
     return (f"{place.filename}:{place.lineno}: " if place else "") + str(reason.reason).splitlines()[0]
 
 
+def _broken(found):
+    return Unsupported("ckpt plans a step as one graph, and PyTorch breaks it "
+                       + (f"{len(found)} times: " if len(found) > 1 else "at ") + "; ".join(found)
+                       + ". torch.compile(..., fullgraph=True) says more of the first")
+
+
 def refuse_breaks(options):
     """Raise if the graph of a model compiled with these options broke since this was last asked."""
-    found = breaks.pop(id(options), None)
+    _, found = breaks.pop(id(options), (None, None))
     if found:
-        raise Unsupported("ckpt plans a step as one graph, and PyTorch breaks it "
-                          + (f"{len(found)} times: " if len(found) > 1 else "at ") + "; ".join(found)
-                          + ". torch.compile(..., fullgraph=True) says more of the first")
-
-
-class _Refused(torch.autograd.Function):
-    """The identity, but that backward tells of the graph's breaks."""
-
-    @staticmethod
-    def forward(ctx, handle, x, options):
-        ctx.options = options
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        refuse_breaks(ctx.options)
+        raise _broken(found)
 
 
 class Region:
@@ -158,14 +149,17 @@ class Region:
 
     def _part(self, args):
         """Run a part of a broken graph without keeping anything, so that all breaks are known when backward refuses."""
-        found = breaks.setdefault(id(self.breaks_of), {})
+        _, found = breaks.setdefault(id(self.breaks_of), (self.breaks_of, {}))
         if self.break_after:
             found[self.break_after] = None
         with torch.no_grad():
             out = self.graph_module(*args)
-        handle = torch.zeros((), requires_grad=True)
-        return [_Refused.apply(handle, x, self.breaks_of) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-                for x in out]
+        anchor = torch.zeros((), requires_grad=True)
+
+        def error():
+            breaks.pop(id(self.breaks_of), None)
+            return _broken(found)
+        return [_outputs.refused(x, anchor, error) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in out]
 
 
 @dataclass(frozen=True)

@@ -49,18 +49,27 @@ def without_gradient(graph_module, indices):
 
 
 class _Refused(torch.autograd.Function):
+    """The identity, whose gradient is refused. `anchor` needs one; error() is the exception."""
+
     @staticmethod
-    def forward(context, output, index, anchor):
-        context.index = index
-        return output.view_as(output)
+    def forward(context, x, anchor, error):
+        context.error = error
+        return x.view_as(x)
 
     @staticmethod
     def backward(context, gradient):
-        raise Unsupported(f"output {context.index} of the model gets a gradient, and got none when the step was planned: "
-                          "options={'unused': False} plans for it")
+        raise context.error()
+
+
+refused = _Refused.apply
 
 
 def refuse_gradient(outputs, indices, args):
     """The outputs, those of these indices such that their gradient is refused."""
     anchor = next(a for a in args if isinstance(a, torch.Tensor) and a.requires_grad)
-    return [_Refused.apply(x, i, anchor) if i in indices else x for i, x in enumerate(outputs)]
+    return [refused(x, anchor, functools.partial(_unplanned, i)) if i in indices else x for i, x in enumerate(outputs)]
+
+
+def _unplanned(index):
+    return Unsupported(f"output {index} of the model gets a gradient, and got none when the step was planned: "
+                       "options={'unused': False} plans for it")

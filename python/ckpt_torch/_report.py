@@ -10,8 +10,9 @@ class Report:
     """The plan of a model's step.
 
     predicted_peak_bytes, keep_all_peak_bytes, measured_peak_bytes (None before the first step), static_bytes (each peak
-    includes it), budget_bytes, offload_bytes (copied to the host), overhead and gap (shares of the time: 0.01 is one percent), recomputed {module: ns},
-    seconds {what: seconds}, arena (with that option, ckpt.h's ckpt_step_arena_counts of the last step by name)
+    includes it), budget_bytes, offload_bytes (copied to the host), overhead and gap (shares of the time: 0.01 is one
+    percent), recomputed {module: ns}, seconds {what: seconds}, arena (with that option, ckpt.h's ckpt_step_arena_counts
+    of the last step by name)
     """
 
     def __init__(self, step):
@@ -34,7 +35,8 @@ class Report:
                 self.recomputed[name] = self.recomputed.get(name, 0) + times[op.name]
 
     def save(self, folder):
-        """Write graph.json, plan.json and predicted.json for ckpt-view, ckpt-graph, ckpt-compare and ckpt-plan --check, and memory.svg."""
+        """Write graph.json, plan.json and predicted.json for ckpt-view, ckpt-graph, ckpt-compare and ckpt-plan --check, and
+        memory.svg."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         plan = self._step.plan

@@ -44,6 +44,13 @@ def test_each_break_is_named_when_backward_is_refused():
     assert model.a.weight.grad is None
 
 
+def test_a_second_backward_is_refused_in_the_same_words():
+    out = compiled(Breaks(), "80%")(X)
+    for part in out:
+        with pytest.raises(ckpt_torch.Unsupported, match="breaks it 2 times"):
+            part.sum().backward()
+
+
 def test_breaks_are_refused_at_once_where_inputs_are_given():
     with pytest.raises(ckpt_torch.Unsupported, match="breaks it 2 times"):
         ckpt_torch.auto_checkpoint(Breaks(), "80%", example_inputs=(X,), quiet=True)
