@@ -654,7 +654,8 @@ if asked inject; then
         --device "${device%%:*}" --runs $((dry ? 1 : 2)) "${tiny[@]:0:$((dry))}"
 fi
 
-# The PyTorch package. The first line of the table that differs from eager, or the last line of the copies.
+# The PyTorch package: the bits of eager, beside PyTorch's own ways; then an arena, from which every allocation of a
+# step must have come; then copies to the host. The row has the last line of those.
 pytorch() {
     set -e -o pipefail
     mkdir -p "$results/pytorch" && cd "$results/pytorch"
@@ -665,6 +666,7 @@ pytorch() {
     ! grep 'bits of .* differ' gpt2.txt || exit 1
     [ $dry = 0 ] || return 0
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
+    [ "$(grep -c "'missed': 0" gpt2-arena.txt)" = 2 ] || { echo "the arena missed allocations, or there is none"; exit 1; }
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
 }
 export -f pytorch
