@@ -5,7 +5,7 @@
 #   2  tests, tests-alone
 #   3  bench (beside PyTorch), ncu (Nsight Compute on the attention kernels and the head's products)
 #   4  steps (predicted and measured times of six plans), memcheck, racecheck, imports (of PyTorch's files), inject
-#   5  pytorch (the PyTorch package: bits, peaks, times, arena, copies)
+#   5  pytorch (the PyTorch package: bits, peaks, times, arena, copies, CUDA graphs)
 # gpu_check.sh OUT --parts LIST: runs single parts, any of these or profiles (every network of models/), rest (bench of the
 # other networks in bfloat16), float32 (bench of all networks).
 # A part that fails, hangs or runs out of time gets its row, and the others still run. Exit 0: everything asked for ran and
@@ -655,7 +655,8 @@ if asked inject; then
 fi
 
 # The PyTorch package: the bits of eager, beside PyTorch's own ways; then an arena, from which every allocation of a
-# step must have come; then copies to the host. The row has the last line of those.
+# step must have come; then copies to the host; then steps recorded as CUDA graphs, of a batch that is small enough for
+# the host to limit it, and their tests where there is pytest. The row has the last line of those.
 pytorch() {
     set -e -o pipefail
     mkdir -p "$results/pytorch" && cd "$results/pytorch"
@@ -668,6 +669,11 @@ pytorch() {
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
     [ "$(grep -c "'missed': 0" gpt2-arena.txt)" = 2 ] || { echo "the arena missed allocations, or there is none"; exit 1; }
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
+    "${run[@]}" --batch 1 --rivals eager --budgets 100%,70%,1% --options '{"capture": true}' --json gpt2-capture.json | tee gpt2-capture.txt
+    ! grep 'bits of .* differ' gpt2-capture.txt || exit 1
+    [ "$(grep -c 'held by graphs' gpt2-capture.txt)" = 3 ] || { echo "not every budget was captured"; exit 1; }
+    ! "$python" -c 'import pytest' 2>/dev/null ||
+        CKPT_TEST_DEVICE=cuda PYTHONPATH=$root/python "$python" -m pytest "$root/python/tests/test_capture.py" 2>&1 | tail -20
 }
 export -f pytorch
 if asked pytorch; then torch_part pytorch "$(limit pytorch 150)" bash -c pytorch; fi

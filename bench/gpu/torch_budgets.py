@@ -5,7 +5,8 @@
 
 The networks are those of torch_models.py with float32 weights under bfloat16 autocast. Peaks are those of PyTorch's
 allocator in a step beyond what was there before it, plus weights, optimizer state and batch. Times are medians of rounds that go through
-all methods in turn. "bits" is a comparison of its own: three SGD steps with deterministic algorithms, against eager.
+all methods in turn. "bits" is a comparison of its own: three SGD steps with deterministic algorithms, against eager. With --options '{"capture": true}' every budget runs
+kernel by kernel too, and peaks are with what graphs hold.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Method:
         self.net, self.batch, self.optimizer = torch_models.make(kind, variables, job.device)
         self.net.blocks.recomputed = recomputed
         self.call = make(self.net, self.optimizer)
-        for _ in range(4):
+        for _ in range(12 if job.options.get("capture") else 4):  # until it is recorded, and its budget holds with what graphs hold
             self.step()
         self.peak = self.measure() if job.device == "cuda" else None
 
@@ -63,7 +64,8 @@ class Method:
         there = sum(x.untyped_storage().nbytes() for x in [*self.net.parameters(), *self.net.buffers(), *self.batch, *state])
         before, _ = _arena.memory("cuda", reset_peak=True)
         self.step()
-        return there + _arena.memory("cuda")[1] - before
+        held = ckpt_torch.report(self.call).held_bytes if self.name.startswith("ckpt") else 0
+        return there + _arena.memory("cuda")[1] - before + (held or 0)
 
     def time(self, steps):
         for _ in range(steps):
@@ -79,12 +81,13 @@ class Method:
         if self.name.startswith("ckpt"):
             report = ckpt_torch.report(self.call)
             row.update(predicted_bytes=report.predicted_peak_bytes, measured_bytes=report.measured_peak_bytes,
-                       overhead=report.overhead, seconds=report.seconds, arena=report.arena)
+                       overhead=report.overhead, seconds=report.seconds, arena=report.arena, held_bytes=report.held_bytes,
+                       not_captured=report.not_captured)
         return row
 
 
 def bits(job, options):
-    """Names of what differs from eager after three steps of SGD, and "loss" first."""
+    """Names of what differs from eager after three steps of SGD, twelve if the last ones are to be replayed, and "loss" first."""
     torch.use_deterministic_algorithms(True)
     found = []
     for make in (lambda net: torch.compile(net, backend="eager"),
@@ -94,7 +97,7 @@ def bits(job, options):
         net.blocks.recomputed = 0
         optimizer, call, losses = torch.optim.SGD(net.parameters(), lr=0.1), make(net), []
         torch.manual_seed(3)
-        for _ in range(3):
+        for _ in range(12 if options.get("capture") else 3):
             with torch.autocast(job.device, dtype=torch.bfloat16):
                 loss = call(*batch)
             losses.append(loss.item())
@@ -150,8 +153,9 @@ def main():
         torch._functorch.config.activation_memory_budget = float(share or 1)
         add(rival, (lambda net, opt: torch.compile(net)) if kind == "compile" else (lambda net, opt: net), 1000 if kind == "blocks" else 0)
     for budget in job.budgets.split(","):
-        add(f"ckpt {budget}", lambda net, opt, b=budget: torch.compile(
-            net, backend=ckpt_torch.backend, options={**options, "budget": b, "optimizer": opt}))
+        for name, more in ((f"ckpt {budget}", {}), *([(f"ckpt {budget} kernel by kernel", {"capture": False})] if job.options.get("capture") else [])):
+            add(name, lambda net, opt, b=budget, m=more: torch.compile(
+                net, backend=ckpt_torch.backend, options={**options, **m, "budget": b, "optimizer": opt}))
     for _ in range(job.rounds):
         for method in methods:
             try:
@@ -166,7 +170,8 @@ def main():
         result.append(row)
         print(f"{row['method']:14} {(row['peak_bytes'] or 0) / 1e6:10.1f} MB {1e3 * row['median_s']:9.2f} ms ({1e3 * row['least_s']:.2f} to "
               f"{1e3 * row['most_s']:.2f})" + (f"  predicted {row['predicted_bytes'] / 1e6:.1f} MB, measured {row['measured_bytes'] / 1e6:.1f} MB, "
-              f"{100 * row['overhead']:+.1f} % planned, {({k: round(v, 1) for k, v in row['seconds'].items()})} {row['arena'] or ''}" if "predicted_bytes" in row else ""), flush=True)
+              f"{100 * row['overhead']:+.1f} % planned, {({k: round(v, 1) for k, v in row['seconds'].items()})} {row['arena'] or ''}"
+              f"{' held by graphs %.1f MB' % (row['held_bytes'] / 1e6) if row['held_bytes'] else ''}{row['not_captured'] and ' not captured: ' + row['not_captured'] or ''}" if "predicted_bytes" in row else ""), flush=True)
     if job.json:
         Path(job.json).write_text(json.dumps({"network": job.network, "variables": job.variables, "device": name, "torch": torch.__version__,
                                               "options": job.options, "rows": result}, indent=1))

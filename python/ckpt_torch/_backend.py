@@ -15,13 +15,13 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch._functorch.aot_autograd import aot_module_simplified
 
-from . import _copies, _inductor, _lib, _measure, _outputs, _random
+from . import _capture, _copies, _inductor, _lib, _measure, _outputs, _random
 from ._arena import Arena
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
 
-OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "unused", "arena", "inner"}
+OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "unused", "arena", "inner", "capture"}
 steps = []  # every planned Step that is in use: weak references
 PLANS = 8  # that may exceed the budget when they are measured, before there is no hope
 breaks = {}  # id of the options of a torch.compile -> (these, {place of a graph break: None}), until they are refused
@@ -71,11 +71,15 @@ def _region(graph_module, options, breaks_of):
     return Region(graph_module, options, breaks_of, _break_after(graph_module))
 
 
+LOGS_AFTERWARDS = hasattr(torch._dynamo.config, "ignore_logging_functions")  # as PyTorch 2.9 does not
+
+
 def keep_logging_out():
-    """Lines that a model logs come after its graph; they would break it."""
+    """Lines that a model logs come after its graph, or are lost; they would break it."""
+    chosen = torch._dynamo.config.reorderable_logging_functions if LOGS_AFTERWARDS else torch._dynamo.config.ignore_logger_methods
     for name in ("debug", "info", "warning", "error", "warning_once"):  # the last one is of transformers
         if hasattr(logging.Logger, name):
-            torch._dynamo.config.reorderable_logging_functions.add(getattr(logging.Logger, name))
+            chosen.add(getattr(logging.Logger, name))
 
 
 backend._dynamo_backend_init = keep_logging_out  # PyTorch calls it when a model is compiled; before 2.15 nobody does
@@ -131,6 +135,8 @@ class Region:
             for i, a in enumerate(args))
         step = self.plans.get(key)
         if step is None or step.learned is not step.known:
+            if step and step.capture:
+                step.capture.release()
             step = self.plans[key] = Step(self._with_numbers(args), args, self.options, int(held), step.learned if step else Learned())
         return step(args)
 
@@ -185,6 +191,8 @@ class Step:
 
     plan            of _lib, or None: nothing to plan
     measured_bytes  its peak when it was measured; None: not yet
+    capture         _capture.Capture, or None: not asked for
+    held_bytes      of measured_bytes, what CUDA graphs hold between steps; None: not recorded yet
     known, learned  before and after it was measured; where they differ, it is to be planned anew
     """
 
@@ -196,9 +204,10 @@ class Step:
             raise Infeasible({"min_budget_bytes": min(known.over), "no_schedule_below_bytes": 0},
                              f"{len(known.over)} plans within {size(known.budget)} took more when they were measured, the best "
                              f"{min(known.over)} bytes ({size(min(known.over))})")
-        self.plan = self.joint = self.measured_bytes = self._meter = self._watch = None
+        self.plan = self.joint = self.measured_bytes = self.held_bytes = self._meter = self._watch = None
         self.seconds, self._returned = {}, []
         self.arena = Arena(self.device) if options.get("arena") and self.device.type == "cuda" else None
+        self.capture = _capture.of(graph_module, args, self.device, options, self.tell) if options.get("capture") else None
         self.static = static_blocks(args, options, held)
         if known.reserve:
             self.static.append(("learned", known.reserve))
@@ -242,11 +251,23 @@ class Step:
         costs = _measure.costs_of(joint, self.tell)
         self.seconds["measuring"] = time.monotonic() - start
         start = time.monotonic()
-        self.graph = joint.graph("step", self.static, costs, self.known.dropped,
-                                 self.options.get("inplace", True) and not self.inductor)
-        self.plan = make_plan(self.graph, self._within(), self.tell)
+        if self.capture:
+            self.static.append(("copies", self.capture.copied_bytes(joint)))
+        halves = self._planned(costs)
+        why_not = self.capture and next(filter(None, (_capture.hindrance(half, self.device) for half in halves)), None)
+        if why_not:  # then nothing is copied
+            self.capture.leave(why_not)
+            self.static.pop()
+            halves = self._planned(costs)
         self.seconds["planning"] = time.monotonic() - start
-        forward, backward, self._once = rewrite(joint, self.plan.steps, num_fwd_outputs)
+        return halves
+
+    def _planned(self, costs):
+        """Forward and backward as planned."""
+        self.graph = self.joint.graph("step", self.static, costs, self.known.dropped,
+                                      self.options.get("inplace", True) and not self.inductor)
+        self.plan = make_plan(self.graph, self._within(), self.tell)
+        forward, backward, self._once = rewrite(self.joint, self.plan.steps, len(self.joint.fwd))
         return forward, backward
 
     def _within(self):
@@ -255,15 +276,19 @@ class Step:
 
     def _forward(self, module, inputs):
         run = self._compile(module, inputs)
+        if not self.plan:
+            return run
+        if self.capture:
+            self.capture.add("forward", run, module)
 
         def forward(args):
             self._meter = None
             if self.arena:
                 self.arena.begin()
-            if self.measured_bytes is not None or not self.options.get("measure", True):
-                return run(args)
+            if self.capture and self.capture.begins(args):
+                return self.capture.forward(args, len(self.joint.fwd))
             meter = _measure.StepMeter(self.device)
-            if not meter.possible():
+            if self.measured_bytes is not None or not self.options.get("measure", True) or not meter.possible():
                 return run(args)
             out, self._left = meter.run(run, args, 0)
             self._meter = meter
@@ -272,10 +297,12 @@ class Step:
                               if i >= self.joint.mutations and isinstance(x, torch.Tensor)]
             return out
         forward._boxed_call = True
-        return forward if self.plan else run
+        return forward
 
     def _backward(self, module, inputs):
         run = self._compile(module, inputs, backward=True)
+        if self.capture:
+            self.capture.add("backward", run, module)
 
         def measured(args):
             # The profiler counts the end of what it saw begin, and takes another block at the same address for it. So
@@ -285,30 +312,54 @@ class Step:
             return run(args)
 
         def backward(args):
-            if self._once and torch._C._autograd._get_current_graph_task_keep_graph():
+            again = torch._C._autograd._get_current_graph_task_keep_graph()
+            if self._once and again:
                 raise Unsupported("backward(retain_graph=True) needs what this plan writes over: options={'inplace': False}")
+            if self.capture and self.capture.follows(args):
+                out = self.capture.backward(args, again)
+                if self.held_bytes is None and self.options.get("measure", True):
+                    self._learn_held()
+                return out
             if self._meter is None:
                 out = run(args)
-                if self.arena:
-                    self.arena.end()
-                return out
-            gone = sum(nbytes for _, storage, nbytes in self._returned if storage.expired())
-            unseen = args[len(args) - len(self.joint.tangents):]
-            out, _ = self._meter.run(measured, args, self._left - gone)
-            del unseen
+            else:
+                gone = sum(nbytes for _, storage, nbytes in self._returned if storage.expired())
+                unseen = args[len(args) - len(self.joint.tangents):]
+                out, _ = self._meter.run(measured, args, self._left - gone)
+                del unseen
             if self.arena:
                 self.arena.end()
-            self._learn()
+            if self._meter:
+                self._learn()
+            if self.capture:
+                self.capture.ran_whole(again)
             return out
         backward._boxed_call = True
         return backward
 
+    def _static_bytes(self):
+        return sum(nbytes for name, nbytes in self.static if name not in ("learned", "copies"))
+
+    def _learn_held(self):
+        """From a step that has been recorded: its graphs hold what it takes all the time."""
+        self.held_bytes = self.capture.held_bytes()
+        self.measured_bytes = self._static_bytes() + self.held_bytes + self.capture.outside_bytes(self.joint)
+        self.tell(f"captured: peak {size(self.measured_bytes)}, of which CUDA graphs hold {size(self.held_bytes)} between steps too")
+        self._learn_over(self.plan.summary["peak_bytes"])
+
+    def _learn_over(self, predicted):
+        budget = self.plan.summary["budget_bytes"]
+        if budget and self.measured_bytes > budget:
+            self.learned = replace(self.known, reserve=self.known.reserve + self.measured_bytes - predicted, budget=budget,
+                                   over=(*self.known.over, self.measured_bytes))
+            self.tell(f"that is {size(self.measured_bytes - budget)} over the budget: the next step is planned anew")
+
     def _learn(self):
         """From a step that was measured."""
-        self.measured_bytes = self._meter.peak + sum(b for name, b in self.static if name != "learned")
+        self.measured_bytes = self._meter.peak + self._static_bytes()
         dropped = tuple(i for i, storage, _ in self._returned if storage.expired())
         unused = self.known.unused + (self._watch.unused() if self._watch else ())
-        predicted, budget = self.plan.summary["peak_bytes"], self.plan.summary["budget_bytes"]
+        predicted = self.plan.summary["peak_bytes"] - dict(self.static).get("copies", 0)
         self.tell(f"measured peak {size(self.measured_bytes)}, {100 * (self.measured_bytes / predicted - 1):+.2f} % of "
                   f"predicted")
         if unused != self.known.unused:
@@ -317,10 +368,8 @@ class Step:
         elif dropped != self.known.dropped and predicted - self.measured_bytes > predicted // 200:
             self.learned = replace(self.known, dropped=dropped)
             self.tell("outputs of the model are not kept until backward ends: the next step is planned anew without them")
-        elif budget and self.measured_bytes > budget:
-            self.learned = replace(self.known, reserve=self.known.reserve + self.measured_bytes - predicted, budget=budget,
-                                   over=(*self.known.over, self.measured_bytes))
-            self.tell(f"that is {size(self.measured_bytes - budget)} over the budget: the next step is planned anew")
+        else:
+            self._learn_over(predicted)
         self._meter, self._watch, self._returned = None, None, []
 
     def _tell(self, why):

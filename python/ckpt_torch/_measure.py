@@ -87,10 +87,9 @@ class _Case:
         return functions.get(self.node.target, self.node.target)(*self.arguments, **self.keywords)
 
 
-def allocated(tensor):
-    """Bytes that a tensor's storage takes of its device: on a GPU, allocators give multiples of 512."""
-    nbytes = tensor.untyped_storage().nbytes()
-    return -(-nbytes // 512) * 512 if tensor.is_cuda else nbytes
+def allocated(nbytes, device):
+    """Bytes that so many take of a device: on a GPU, allocators give multiples of 512."""
+    return -(-nbytes // 512) * 512 if device.type == "cuda" else nbytes
 
 
 def _outputs_of(case, out):
@@ -101,7 +100,8 @@ def _outputs_of(case, out):
     for fake, tensor in zip(tensors(case.node.meta["val"]), tensors(out)):
         if fake.device.type != tensor.device.type:
             host.add(storage_of(fake))
-        real.setdefault(storage_of(fake), 0 if storage_of(tensor) in inside else allocated(tensor))
+        real.setdefault(storage_of(fake), 0 if storage_of(tensor) in inside else allocated(
+            tensor.untyped_storage().nbytes(), tensor.device))
     known = {s for n in case.node.all_input_nodes for s in storages(n)}
     made = [s for s in real if s not in known]
     return [0 if s in host else real[s] for s in made], [i for i, s in enumerate(made) if s in host]

@@ -28,8 +28,9 @@ class Watch:
             self._asked.add(index)
 
     def unused(self):
-        """Indices, when backward has reached the model; none where it cannot be said: another backward may follow."""
-        if torch._C._autograd._get_current_graph_task_keep_graph():
+        """Indices, when backward has reached the model; none where it cannot be said: another backward may follow, or this
+        one is of another forward."""
+        if not self._asked or torch._C._autograd._get_current_graph_task_keep_graph():
             return ()
         return tuple(i for i in self._differentiable if i not in self._asked)
 

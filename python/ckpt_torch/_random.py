@@ -34,6 +34,7 @@ _library.impl("apply_mask", _apply_mask, "CompositeExplicitAutograd")
 
 # What runs in their place: plain functions, so that no dispatcher lies between a step and its kernels.
 functions = {torch.ops.ckpt.state.default: _state, torch.ops.ckpt.mask.default: _mask, torch.ops.ckpt.apply_mask.default: _apply_mask}
+of_the_host = {torch.ops.ckpt.state.default}  # ops that read or set the state of a generator on the host
 
 
 @functools.cache
@@ -60,6 +61,7 @@ def replay(op):
     torch.library.register_fake(f"ckpt::{name}", lambda state, *arguments, **keywords: op(*arguments, **keywords), lib=_library)
     made = getattr(torch.ops.ckpt, name).default
     functions[made] = run
+    of_the_host.add(made)
     return made
 
 

@@ -12,7 +12,8 @@ class Report:
     predicted_peak_bytes, keep_all_peak_bytes, measured_peak_bytes (None before the first step), static_bytes (each peak
     includes it), budget_bytes, offload_bytes (copied to the host), overhead and gap (shares of the time: 0.01 is one
     percent), recomputed {module: ns}, seconds {what: seconds}, arena (with that option, ckpt.h's ckpt_step_arena_counts
-    of the last step by name)
+    of the last step by name), held_bytes (of measured_peak_bytes, what the CUDA graphs of the option capture hold between
+    steps; None: not recorded), not_captured (why not, in words, or None)
     """
 
     def __init__(self, step):
@@ -21,6 +22,7 @@ class Report:
         self.predicted_peak_bytes, self.keep_all_peak_bytes = s["peak_bytes"], s["keep_all_peak_bytes"]
         self.measured_peak_bytes, self.budget_bytes = step.measured_bytes, s["budget_bytes"]
         self.arena = step.arena.said() if step.arena else None
+        self.held_bytes, self.not_captured = step.held_bytes, step.capture.why_not if step.capture else None
         self.static = {name: nbytes for name, nbytes in step.static if name != "learned"}
         self.static_bytes = sum(self.static.values())
         self.overhead = s["time_ns"] / max(1, s["keep_all_time_ns"]) - 1
@@ -61,6 +63,8 @@ class Report:
                  f"static          {size(self.static_bytes)}: " + ", ".join(f"{n} {size(b)}" for n, b in self.static.items()),
                  f"step time       {100 * self.overhead:+.1f} % over keep-all"
                  + (f", at most {100 * self.gap:.1f} % over the best possible" if self.gap is not None else "")]
+        if self.held_bytes is not None:
+            lines.insert(2, f"held by graphs  {size(self.held_bytes)} of the measured peak, between steps too")
         if self.recomputed:
             longest = sorted(self.recomputed.items(), key=lambda item: -item[1])
             lines.append("recomputed      " + ", ".join(name for name, _ in longest[:8])
