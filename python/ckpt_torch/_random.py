@@ -30,6 +30,8 @@ def _apply_mask(x, mask, keep):
 _library.impl("state", _state, "CompositeExplicitAutograd")
 _library.impl("mask", _mask, "CompositeExplicitAutograd")
 _library.impl("apply_mask", _apply_mask, "CompositeExplicitAutograd")
+_STATE_BYTES = torch.get_rng_state().numel()  # a GPU's is smaller
+torch.library.register_fake("ckpt::state", lambda device: torch.empty(_STATE_BYTES, dtype=torch.uint8), lib=_library)
 
 
 # What runs in their place: plain functions, so that no dispatcher lies between a step and its kernels.
