@@ -669,9 +669,9 @@ pytorch() {
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
     [ "$(grep -c "'missed': 0" gpt2-arena.txt)" = 2 ] || { echo "the arena missed allocations, or there is none"; exit 1; }
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
-    "${run[@]}" --batch 1 --rivals eager --budgets 100%,70%,1% --options '{"capture": true}' --json gpt2-capture.json | tee gpt2-capture.txt
+    "${run[@]}" --batch 1 --rounds 2 --rivals eager --budgets 100%,70% --options '{"capture": true}' --json gpt2-capture.json | tee gpt2-capture.txt
     ! grep 'bits of .* differ' gpt2-capture.txt || exit 1
-    [ "$(grep -c 'held by graphs' gpt2-capture.txt)" = 3 ] || { echo "not every budget was captured"; exit 1; }
+    [ "$(grep -c 'held by graphs' gpt2-capture.txt)" = 2 ] || { echo "not every budget was captured"; exit 1; }
     ! "$python" -c 'import pytest' 2>/dev/null ||
         CKPT_TEST_DEVICE=cuda PYTHONPATH=$root/python "$python" -m pytest "$root/python/tests/test_capture.py" 2>&1 | tail -20
 }

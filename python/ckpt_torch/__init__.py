@@ -4,6 +4,7 @@ import torch
 
 from ._arena import use_arena
 from ._backend import Infeasible, backend, refuse_breaks
+from ._frames import give_frames
 from ._joint import Unsupported
 from ._lib import version
 from ._report import Report, report
@@ -23,7 +24,7 @@ def auto_checkpoint(model, budget, optimizer=None, example_inputs=None, **option
     chosen = {"budget": budget, **{k.replace("_", "-") if k != "static_bytes" else k: v for k, v in options.items()}}
     if optimizer is not None:
         chosen["optimizer"] = optimizer
-    compiled = torch.compile(model, backend=backend, options=chosen)
+    compiled = torch.compile(give_frames(model), backend=backend, options=chosen)
     if example_inputs is not None:
         compiled(*example_inputs)
         refuse_breaks(chosen)

@@ -10,6 +10,7 @@ import sys
 import torch
 
 from . import _backend
+from ._frames import give_frames
 
 
 def main():
@@ -26,7 +27,7 @@ def main():
         if model is None:
             return lambda function: planned(function)
         compiled.append(model)
-        return original(model, backend=_backend.backend, options=options)
+        return original(give_frames(model), backend=_backend.backend, options=options)
 
     torch.compile = planned
     torch.nn.Module.compile = lambda module, *a, **k: setattr(module, "_compiled_call_impl", planned(module._call_impl))

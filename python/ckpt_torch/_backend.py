@@ -17,6 +17,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 
 from . import _capture, _copies, _inductor, _lib, _measure, _outputs, _random
 from ._arena import Arena
+from ._frames import compiled_model, give_frames
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
 from ._run import compile_graph
@@ -82,7 +83,13 @@ def keep_logging_out():
             chosen.add(getattr(logging.Logger, name))
 
 
-backend._dynamo_backend_init = keep_logging_out  # PyTorch calls it when a model is compiled; before 2.15 nobody does
+def prepare():
+    """What PyTorch calls when a model is compiled; before 2.15 nobody does."""
+    keep_logging_out()
+    give_frames(compiled_model())
+
+
+backend._dynamo_backend_init = prepare
 keep_logging_out()
 
 

@@ -11,6 +11,7 @@ steps. What this file adds is what keeps eager's bits:
 """
 
 import gc
+import weakref
 
 import torch
 
@@ -19,6 +20,7 @@ from ._joint import Unsupported, tensors, where
 from ._measure import allocated
 
 _waiting = set()  # devices where a recorded forward waits for its backward
+_captures = weakref.WeakSet()
 
 
 def of(graph_module, args, device, options, tell):
@@ -82,6 +84,7 @@ class Capture:
         self._static, self._fixed, self._addresses = static_addresses, None, None
         self._halves, self._calls = {}, {}  # "forward", "backward" -> (function, module); -> recorded
         self._warm, self._mark, self._mark_at = False, None, None
+        _captures.add(self)
 
     def outside_bytes(self, joint):
         """What is made outside of the pool in a step: outputs and gradients, copied, and the gradients of outputs."""
@@ -188,10 +191,13 @@ class Capture:
         return sum(s["total_size"] for s in cudagraph_trees.get_cudagraph_segments(self._manager().cuda_graphs_thread_pool))
 
     def release(self):
-        """Give the graphs up, and what they hold where no other step is recorded on this GPU."""
+        """Give the graphs up, and their memory. All graphs of the GPU have one pool, which shrinks only when none is left, so
+        the others go too, and are recorded anew."""
         self.why_not = "its plan was replaced"
         if self._calls and self.device not in _waiting:
-            self._calls.clear()
+            for other in [c for c in _captures if c.device == self.device]:
+                other._calls.clear()
+                other._fixed = None
             gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 import copy
 import os
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -62,19 +63,41 @@ class Blocks(nn.Module):
         return x
 
 
-def fsdp_main(rank, port):
+def fsdp_main(rank, port, own):
+    """own: a module of this file, not one of torch.nn"""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2)
     torch.manual_seed(0)
-    original = Blocks()
-    eager, model = fully_shard(copy.deepcopy(original)), fully_shard(copy.deepcopy(original))
+    original = Blocks() if own else nn.Sequential(nn.Sequential(nn.Linear(16, 32), nn.GELU()), nn.Sequential(nn.Linear(32, 16), nn.GELU()))
+    eager, model = copy.deepcopy(original), copy.deepcopy(original)
+    for module in (eager, model):
+        for part in module if not own else ():
+            fully_shard(part)
+        fully_shard(module)
     wanted = steps_of(eager, eager, rank)
-    got = steps_of(model, compiled(model, "90%"), rank)
-    assert ckpt_torch._backend.steps, "nothing was planned"
+    got = steps_of(model, ckpt_torch.auto_checkpoint(model, "90%", infeasible="least", quiet=True), rank)
+    assert len([step for step in ckpt_torch._backend.steps if step()]) >= (1 if own else 2), "not every part was planned"
     assert all(torch.equal(a.to_local(), b.to_local()) for a, b in zip(wanted, got)), "other bits than FSDP2's"
     dist.destroy_process_group()
 
 
 def test_fsdp2():
-    mp.spawn(fsdp_main, (31710 + os.getpid() % 1000,), nprocs=2)
+    mp.spawn(fsdp_main, (31710 + os.getpid() % 1000, True), nprocs=2)
+
+
+def test_fsdp2_of_modules_of_torch_alone():
+    mp.spawn(fsdp_main, (32810 + os.getpid() % 1000, False), nprocs=2)
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.eval_frame, "_maybe_fire_backend_init"), reason="an older PyTorch tells the backend of no model")
+def test_what_compile_is_given_gets_frames():
+    sharded = nn.Linear(4, 4)
+    sharded._is_fsdp_managed_module = True
+    model = nn.Sequential(sharded, nn.Linear(4, 4))
+    torch.compile(model, backend="ckpt", options={"budget": "100%", "quiet": True})
+    assert "forward" in vars(sharded) and not any("forward" in vars(m) for m in (model, model[1]))
+    x = torch.randn(2, 4)
+    assert torch.equal(sharded(x), nn.functional.linear(x, sharded.weight, sharded.bias))
+    other = copy.deepcopy(sharded)
+    assert other.forward.__self__ is other
