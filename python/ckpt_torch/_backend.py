@@ -4,7 +4,9 @@ Planning waits for the first call, when all inputs are real: a budget that does 
 caller's own call, shapes are known, and so is whether gradients are already there. Each set of shapes has a plan.
 """
 
+import contextlib
 import copy
+import json
 import logging
 import time
 import warnings
@@ -13,14 +15,14 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch._functorch.aot_autograd import aot_module_simplified
 
-from . import _capture, _copies, _inductor, _lib, _measure, _outputs, _random
+from . import _cache, _capture, _copies, _inductor, _lib, _measure, _outputs
 from ._arena import Arena
 from ._frames import compiled_model, give_frames
 from ._joint import Joint, Unsupported, storage_of
 from ._rewrite import rewrite
-from ._run import compile_graph
+from ._run import Code, code_of
+from ._trace import Trace
 
 OWN_OPTIONS = {"budget", "infeasible", "optimizer", "static_bytes", "quiet", "measure", "inplace", "unused", "arena", "inner", "capture"}
 steps = []  # every planned Step that is in use: weak references
@@ -124,7 +126,7 @@ class Region:
         breaks_of     the options as the caller gave them: the same for all parts of his model
         break_after   None, or where and why the graph breaks after this part
         """
-        self.graph_module, self.options, self.plans = graph_module, options, {}
+        self.graph_module, self.options, self.plans, self.traces = graph_module, options, {}, {}
         self.breaks_of, self.break_after = breaks_of, break_after
         # With dynamic shapes Dynamo gives a number, such as a dropout's p, as a tensor of which the graph takes item().
         self.numbers = {i: [n for n in p.users if n.target == "item"] for i, p in enumerate(
@@ -137,14 +139,17 @@ class Region:
             return self._part(args)
         held = training and sum(a.grad.untyped_storage().nbytes() for a in args
                                 if isinstance(a, torch.Tensor) and a.is_leaf and a.grad is not None)
-        key = (training, bool(held)) + tuple(
+        given = (training,) + tuple(
             a.item() if i in self.numbers else (a.shape, a.stride(), a.dtype, a.device) if isinstance(a, torch.Tensor) else a
             for i, a in enumerate(args))
-        step = self.plans.get(key)
+        step = self.plans.get((given, bool(held)))
         if step is None or step.learned is not step.known:
             if step and step.capture:
                 step.capture.release()
-            step = self.plans[key] = Step(self._with_numbers(args), args, self.options, int(held), step.learned if step else Learned())
+            trace = self.traces.get(given) or self.traces.setdefault(given, Trace(self._with_numbers(args)))
+            step = self.plans[given, bool(held)] = Step(trace, args, self.options, int(held), step.learned if step else Learned())
+        elif step.settled and given in self.traces and all(s.settled for of, s in self.plans.items() if of[0] == given):
+            del self.traces[given]
         return step(args)
 
     def _with_numbers(self, args):
@@ -193,6 +198,31 @@ class Learned:
     unused: tuple = ()
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What remains of a step's graph when it is planned: enough to run it, in another process too.
+
+    outputs             of forward, the changed inputs among them
+    mutations           of these, how many are changed inputs
+    once                backward writes over what forward kept for it
+    tangents            (shape, stride, type, device) of each
+    absent, detached    as of the Trace
+    costs               {signature: row} of _measure
+    """
+
+    outputs: int
+    mutations: int
+    once: bool
+    tangents: list
+    absent: dict
+    detached: tuple
+    costs: dict
+    forward: Code
+    backward: Code
+    plan: _lib.KeptPlan | None = None
+    wrappers: _cache.Wrappers | None = None
+
+
 class Step:
     """A planned step: forward, what PyTorch does between, backward.
 
@@ -203,7 +233,7 @@ class Step:
     known, learned  before and after it was measured; where they differ, it is to be planned anew
     """
 
-    def __init__(self, graph_module, args, options, held, known):
+    def __init__(self, trace, args, options, held, known):
         self.device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), torch.device("cpu"))
         self.options, self.known, self.learned = with_link(options, self.device), known, known
         self.inductor = options.get("inner") == "inductor"
@@ -214,18 +244,20 @@ class Step:
         self.plan = self.joint = self.measured_bytes = self.held_bytes = self._meter = self._watch = None
         self.seconds, self._returned = {}, []
         self.arena = Arena(self.device) if options.get("arena") and self.device.type == "cuda" else None
-        self.capture = _capture.of(graph_module, args, self.device, options, self.tell) if options.get("capture") else None
+        self.capture = _capture.of(trace.graph_module, args, self.device, options, self.tell) if options.get("capture") else None
         self.static = static_blocks(args, options, held)
         if known.reserve:
             self.static.append(("learned", known.reserve))
         self.parameters = [weakref.ref(a) for a in args if isinstance(a, torch.nn.Parameter)]
         start = time.monotonic()
-        # Tracing runs the model's code on tensors without memory; what it draws is not drawn.
-        state = torch.get_rng_state()
-        self.run = aot_module_simplified(
-            _outputs.without_gradient(graph_module, known.unused), args, fw_compiler=self._forward, bw_compiler=self._backward,
-            partition_fn=self._partition, decompositions=_random.decompositions())
-        torch.set_rng_state(state)
+        kept = {k: v for k, v in self.options.items() if k not in ("quiet", "optimizer", "measure", "unused")}
+        self._key = None if self.inductor or self.capture or "link" in kept or not torch.is_grad_enabled() else _cache.key_of(
+            trace.text, args, self.device, sorted(kept.items()), self.static, known)
+        if not (self._key and self._load()):
+            self._trace = trace
+            self.run = trace.compile(self, args)
+            self.seconds["tracing"] = time.monotonic() - start - sum(self.seconds.values())
+            self._trace = None
         self.seconds["all"] = time.monotonic() - start
         if self.plan:
             self._tell("" if known != Learned() or newest(p() for p in self.parameters) is None
@@ -234,17 +266,50 @@ class Step:
 
     def __call__(self, args):
         outputs = self.run(*args)
+        if self.plan:
+            _outputs.no_zeros(outputs)
         if self._meter and self.options.get("unused", True):
             self._watch = _outputs.Watch(outputs)
-        return _outputs.refuse_gradient(outputs, self.known.unused, args) if self.known.unused else outputs
+        return _outputs.refuse_gradient(outputs, self.kept.detached, args) if self.plan and self.kept.detached else outputs
+
+    @property
+    def settled(self):
+        """Whether it was measured, or is not to be, and stays."""
+        return self.learned is self.known and (self.measured_bytes is not None or not self.options.get("measure", True))
 
     def tell(self, text):
         if not self.options.get("quiet"):
             print(f"ckpt: {text}", flush=True)
 
+    def _load(self):
+        """Take what an earlier process planned; False: there is nothing."""
+        start = time.monotonic()
+        found = _cache.load(self._key)
+        if not isinstance(found, Kept) or not _measure.unchanged(self.device, found.costs):
+            return False
+        try:
+            self.kept = found
+            self.plan, self.graph = found.plan, json.loads(found.plan.graph_json())
+            run = found.wrappers.around(self._forward(found.forward.compile()), self._backward(found.backward.compile()))
+        except Exception:  # PyTorch's own, of things that it does not promise
+            self.plan = self.kept = None
+            return False
+        self.run = lambda *args: run(list(args))
+        self.seconds["loading"] = time.monotonic() - start
+        return True
+
+    def compiled(self, state, capture):
+        """AOTAutograd has compiled; keep it for other processes."""
+        if self._key and self.plan:
+            start = time.monotonic()
+            with contextlib.suppress(AttributeError):  # another version of PyTorch
+                _cache.save(self._key, replace(self.kept, plan=self.plan.kept(),
+                                               wrappers=_cache.Wrappers.of(state, capture, self._saved)))
+            self.seconds["saving"] = time.monotonic() - start
+
     def _compile(self, module, inputs, backward=False):
         if not self.inductor:
-            return compile_graph(module)
+            return (self.kept.backward if backward else self.kept.forward).compile() if self.plan else code_of(module).compile()
         start = time.monotonic()
         run = _inductor.compile_graph(module, inputs, backward, not self.plan)
         self.seconds["compiling"] = self.seconds.get("compiling", 0) + time.monotonic() - start
@@ -252,76 +317,86 @@ class Step:
 
     # ---- AOTAutograd asks for these ----
 
-    def _partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **ignored):
+    def partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **ignored):
         start = time.monotonic()
-        joint = self.joint = Joint(joint_module, num_fwd_outputs)
-        costs = _measure.costs_of(joint, self.tell)
+        joint = Joint(joint_module, num_fwd_outputs, self._trace.absent)
+        costs, rows = _measure.costs_of(joint, self.tell)
         self.seconds["measuring"] = time.monotonic() - start
-        start = time.monotonic()
         if self.capture:
+            self.joint = joint
             self.static.append(("copies", self.capture.copied_bytes(joint)))
-        halves = self._planned(costs)
+        halves = self._planned(joint, costs, rows)
         why_not = self.capture and next(filter(None, (_capture.hindrance(half, self.device) for half in halves)), None)
         if why_not:  # then nothing is copied
             self.capture.leave(why_not)
             self.static.pop()
-            halves = self._planned(costs)
-        self.seconds["planning"] = time.monotonic() - start
+            halves = self._planned(joint, costs, rows)
         return halves
 
-    def _planned(self, costs):
+    def _planned(self, joint, costs, rows):
         """Forward and backward as planned."""
-        self.graph = self.joint.graph("step", self.static, costs, self.known.dropped,
-                                      self.options.get("inplace", True) and not self.inductor)
+        start = time.monotonic()
+        self.graph = joint.graph("step", self.static, costs, self.known.dropped, self.options.get("inplace", True) and not self.inductor)
         self.plan = make_plan(self.graph, self._within(), self.tell)
-        forward, backward, self._once = rewrite(self.joint, self.plan.steps, len(self.joint.fwd))
+        planned = time.monotonic()
+        forward, backward, once = rewrite(joint, self.plan.steps)
+        tangents = [n.meta["val"] for n in joint.tangents]
+        self.kept = Kept(len(joint.fwd), joint.mutations, once, [(x.shape, x.stride(), x.dtype, x.device) for x in tangents],
+                         self._trace.absent, self._trace.detached, rows, code_of(forward), code_of(backward))
+        self._saved = len(forward.graph.output_node().args[0]) - len(joint.fwd)
+        self.seconds["planning"], self.seconds["rewriting"] = planned - start, time.monotonic() - planned
         return forward, backward
 
     def _within(self):
         """The options, with the budget as it was before it was exceeded: a share would be one of more now."""
         return {**self.options, "budget": f"{self.known.budget}B"} if self.known.budget else self.options
 
-    def _forward(self, module, inputs):
+    def forward(self, module, inputs):
         run = self._compile(module, inputs)
         if not self.plan:
             return run
         if self.capture:
             self.capture.add("forward", run, module)
+        return self._forward(run)
 
+    def backward(self, module, inputs):
+        run = self._compile(module, inputs, backward=True)
+        if self.capture:
+            self.capture.add("backward", run, module)
+        return self._backward(run)
+
+    def _forward(self, run):
         def forward(args):
             self._meter = None
             if self.arena:
                 self.arena.begin()
             if self.capture and self.capture.begins(args):
-                return self.capture.forward(args, len(self.joint.fwd))
+                return self.capture.forward(args, self.kept.outputs)
             meter = _measure.StepMeter(self.device)
             if self.measured_bytes is not None or not self.options.get("measure", True) or not meter.possible():
                 return run(args)
             out, self._left = meter.run(run, args, 0)
             self._meter = meter
             self._returned = [(i, StorageWeakRef(x.untyped_storage()), x.untyped_storage().nbytes())
-                              for i, x in enumerate(out[:len(self.joint.fwd)])
-                              if i >= self.joint.mutations and isinstance(x, torch.Tensor)]
+                              for i, x in enumerate(out[:self.kept.outputs])
+                              if i >= self.kept.mutations and isinstance(x, torch.Tensor)]
             return out
         forward._boxed_call = True
         return forward
 
-    def _backward(self, module, inputs):
-        run = self._compile(module, inputs, backward=True)
-        if self.capture:
-            self.capture.add("backward", run, module)
-
+    def _backward(self, run):
         def measured(args):
             # The profiler counts the end of what it saw begin, and takes another block at the same address for it. So
             # the tangents, which it did not see, are copied, and stay until it stops.
-            for i in range(len(args) - len(self.joint.tangents), len(args)):
+            for i in range(len(args) - len(self.kept.tangents), len(args)):
                 args[i] = args[i].clone() if isinstance(args[i], torch.Tensor) else args[i]
             return run(args)
 
         def backward(args):
             again = torch._C._autograd._get_current_graph_task_keep_graph()
-            if self._once and again:
+            if self.kept.once and again:
                 raise Unsupported("backward(retain_graph=True) needs what this plan writes over: options={'inplace': False}")
+            self._fill(args)
             if self.capture and self.capture.follows(args):
                 out = self.capture.backward(args, again)
                 if self.held_bytes is None and self.options.get("measure", True):
@@ -331,7 +406,7 @@ class Step:
                 out = run(args)
             else:
                 gone = sum(nbytes for _, storage, nbytes in self._returned if storage.expired())
-                unseen = args[len(args) - len(self.joint.tangents):]
+                unseen = args[len(args) - len(self.kept.tangents):]
                 out, _ = self._meter.run(measured, args, self._left - gone)
                 del unseen
             if self.arena:
@@ -343,6 +418,16 @@ class Step:
             return out
         backward._boxed_call = True
         return backward
+
+    def _fill(self, args):
+        """Zeros for the tangents of outputs that got no gradient this time, but for those of which the plan knew it."""
+        first = len(args) - len(self.kept.tangents)
+        for i, (shape, stride, dtype, device) in enumerate(self.kept.tangents):
+            if i in self.kept.absent:
+                if args[first + i] is not None:
+                    raise _outputs.unplanned(self.kept.absent[i])
+            elif args[first + i] is None:
+                args[first + i] = torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
 
     def _static_bytes(self):
         return sum(nbytes for name, nbytes in self.static if name not in ("learned", "copies"))
@@ -365,7 +450,8 @@ class Step:
         """From a step that was measured."""
         self.measured_bytes = self._meter.peak + self._static_bytes()
         dropped = tuple(i for i, storage, _ in self._returned if storage.expired())
-        unused = self.known.unused + (self._watch.unused() if self._watch else ())
+        unused = self.known.unused + tuple(
+            i for i in (self._watch.unused() if self._watch else ()) if i not in self.known.unused)
         predicted = self.plan.summary["peak_bytes"] - dict(self.static).get("copies", 0)
         self.tell(f"measured peak {size(self.measured_bytes)}, {100 * (self.measured_bytes / predicted - 1):+.2f} % of "
                   f"predicted")

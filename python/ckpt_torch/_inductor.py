@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 
 def compile_graph(module, inputs, backward, inference):
-    """As _run.compile_graph, compiled.
+    """As _run.Code.compile(), of a module.
 
     inputs   fake tensors
     """

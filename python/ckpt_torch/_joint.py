@@ -65,6 +65,10 @@ def storages(node):
     return found
 
 
+def is_tangent(node):
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
 def where(node):
     """The line of the user's program that a node comes from, as far as PyTorch knows."""
     trace = node.meta.get("stack_trace") or ""
@@ -108,14 +112,16 @@ class Joint:
     buffers    {storage: (name, bytes, kind)}
     fwd, bwd   output values of forward and backward (nodes, constants, None)
     inputs     {storage: bytes} of what is there before the step
+    tangents   placeholders; those of the indices `absent` never come
     """
 
-    def __init__(self, module, num_fwd_outputs):
+    def __init__(self, module, num_fwd_outputs, absent=()):
         self.module = module
         graph = module.graph
         graph.eliminate_dead_code()
         self.placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-        self.tangents = [n for n in self.placeholders if "tangents" in str(n.target)]
+        self.tangents = [n for n in self.placeholders if is_tangent(n)]
+        self.given = [n for i, n in enumerate(self.tangents) if i not in absent]
         output = next(n for n in reversed(graph.nodes) if n.op == "output")
         outputs = pytree.arg_tree_leaves(*output.args)
         self.fwd, self.bwd = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
@@ -220,7 +226,7 @@ class Joint:
         for node in self.fwd:
             if isinstance(node, Node):
                 op.reads += [s for s in self._needs(node) if s not in op.reads]
-        for node in self.tangents:
+        for node in self.given:
             for storage, size in storages(node).items():
                 if storage not in self.buffers:
                     self._buffer(storage, f"{node.name}", size, "gradient")
@@ -235,7 +241,7 @@ class Joint:
         """
         returned = [n for i, n in enumerate(self.fwd) if i >= self.mutations and i not in dropped]
         found = []
-        for node in [*returned, *([] if TANGENTS_ARE_GIVEN_UP else self.tangents), *self.bwd]:
+        for node in [*returned, *([] if TANGENTS_ARE_GIVEN_UP else self.given), *self.bwd]:
             if isinstance(node, Node):
                 found += [s for s in self._needs(node) if s not in found]
         return found

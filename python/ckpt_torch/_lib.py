@@ -36,9 +36,10 @@ RUN, FREE, OFFLOAD, FETCH = range(4)  # Step.action
 FITS = 0  # Summary.verdict
 
 
-def _open():
+def path():
+    """Of libckpt."""
     installed = Path(__file__).parent / "_ckpt" / "lib" / "libckpt.so.0"
-    return ctypes.CDLL(os.environ.get("CKPT_LIBRARY") or str(installed if installed.exists() else installed.name))
+    return os.environ.get("CKPT_LIBRARY") or str(installed if installed.exists() else installed.name)
 
 
 def program(name):
@@ -53,7 +54,7 @@ def program(name):
     return str(path)
 
 
-library = _open()
+library = ctypes.CDLL(path())
 _ERROR, _OUT = POINTER(Error), POINTER(c_void_p)
 
 
@@ -167,6 +168,25 @@ class Plan:
         finally:
             library.ckpt_trace_destroy(trace)
 
+    def kept(self):
+        return KeptPlan(self.summary, self.steps, self.graph_json(), self.plan_json(), self.trace_json())
+
     def __del__(self):
         library.ckpt_plan_destroy(self._plan)
         library.ckpt_graph_destroy(self._graph)
+
+
+class KeptPlan:
+    """What a Plan says, without libckpt's memory."""
+
+    def __init__(self, summary, steps, *texts):
+        self.summary, self.steps, self._texts = summary, steps, texts
+
+    def graph_json(self):
+        return self._texts[0]
+
+    def plan_json(self):
+        return self._texts[1]
+
+    def trace_json(self):
+        return self._texts[2]

@@ -26,16 +26,20 @@ from ._joint import Cost, device_of, storage_of, storages, tensors
 SECONDS_QUIET = 2  # measuring that takes longer says how far it is
 
 
+def folder():
+    """Of what is kept for other processes."""
+    return Path(os.environ.get("CKPT_TORCH_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ckpt_torch"))
+
+
 def cache_file(device):
     """The file of the measurements of this device, these threads and versions."""
-    root = os.environ.get("CKPT_TORCH_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ckpt_torch")
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device) + " " + str(torch.version.cuda)
     else:
         name = _processor()
     key = f"3 {device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
-    return Path(root) / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    return folder() / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def _processor():
@@ -196,8 +200,14 @@ def _guess(node):
             "bytes": None, "host": [], "inplace": [], "guess": True}
 
 
+def unchanged(device, rows):
+    """Whether {signature: row} of costs_of() is what is measured today."""
+    known = _read(cache_file(device))
+    return all(known.get(key) == row for key, row in rows.items())
+
+
 def costs_of(joint, tell=lambda text: None):
-    """A function from an Op of `joint` that is a node to its Cost."""
+    """A function from an Op of `joint` that is a node to its Cost; and {signature: row} of all that was measured."""
     nodes = {id(op): signature(op.node) for op in joint.ops if op.kind == "node"}
     device = next((d for d in (device_of(op.node) for op in joint.ops if op.kind == "node") if d.type == "cuda"), torch.device("cpu"))
     path = cache_file(device)
@@ -210,7 +220,7 @@ def costs_of(joint, tell=lambda text: None):
     def cost(op):
         row = rows[nodes[id(op)]]
         return Cost(max(1, row["ns"]), row["workspace"], dict(zip(op.writes, row["bytes"] or [])), row["inplace"])
-    return cost
+    return cost, {key: row for key, row in rows.items() if not row.get("guess")}
 
 
 def _measure(joint, nodes, known, tell):

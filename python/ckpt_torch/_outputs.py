@@ -1,7 +1,7 @@
 """Outputs of a model whose gradient nobody asks for, such as the logits beside a loss.
 
-For these PyTorch makes zeros of their size, which backward adds to what it has. After one step they are known, and are
-then outputs without a gradient in the graph that is planned. Who asks for it later gets an exception, not a wrong number.
+For these PyTorch makes zeros of their size, which backward adds to what it has. After one step they are known, and the
+graph that is planned has no gradient for them. Who asks for it later gets an exception, not a wrong number.
 """
 
 import copy
@@ -49,6 +49,14 @@ def without_gradient(graph_module, indices):
     return other
 
 
+def no_zeros(outputs):
+    """Let a step's backward see which of the outputs got no gradient, instead of zeros that PyTorch makes."""
+    for x in outputs:
+        node = x.grad_fn if isinstance(x, torch.Tensor) else None
+        if type(node).__name__ == "CompiledFunctionBackward":
+            node.materialize_grads = False
+
+
 class _Refused(torch.autograd.Function):
     """The identity, whose gradient is refused. `anchor` needs one; error() is the exception."""
 
@@ -68,9 +76,9 @@ refused = _Refused.apply
 def refuse_gradient(outputs, indices, args):
     """The outputs, those of these indices such that their gradient is refused."""
     anchor = next(a for a in args if isinstance(a, torch.Tensor) and a.requires_grad)
-    return [refused(x, anchor, functools.partial(_unplanned, i)) if i in indices else x for i, x in enumerate(outputs)]
+    return [refused(x, anchor, functools.partial(unplanned, i)) if i in indices else x for i, x in enumerate(outputs)]
 
 
-def _unplanned(index):
+def unplanned(index):
     return Unsupported(f"output {index} of the model gets a gradient, and got none when the step was planned: "
                        "options={'unused': False} plans for it")

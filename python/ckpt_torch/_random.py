@@ -35,6 +35,7 @@ torch.library.register_fake("ckpt::state", lambda device: torch.empty(_STATE_BYT
 
 
 # What runs in their place: plain functions, so that no dispatcher lies between a step and its kernels.
+replayed = {}  # what replay() made -> of what
 functions = {torch.ops.ckpt.state.default: _state, torch.ops.ckpt.mask.default: _mask, torch.ops.ckpt.apply_mask.default: _apply_mask}
 of_the_host = {torch.ops.ckpt.state.default}  # ops that read or set the state of a generator on the host
 
@@ -62,7 +63,7 @@ def replay(op):
     _library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"ckpt::{name}", lambda state, *arguments, **keywords: op(*arguments, **keywords), lib=_library)
     made = getattr(torch.ops.ckpt, name).default
-    functions[made] = run
+    functions[made], replayed[made] = run, op
     of_the_host.add(made)
     return made
 

@@ -29,12 +29,11 @@ class Report:
         self.gap = s["time_ns"] / s["bound_ns"] - 1 if s["bound_ns"] else None
         self.offload_bytes = s["offload_bytes"]
         self.seconds, self.recomputed = dict(step.seconds), {}
-        times = {op["name"]: op["time_ns"] for op in step.graph["ops"]}
         for action, index, recomputed, _ in step.plan.steps:
             if action == _lib.RUN and recomputed:
-                op = step.joint.ops[index]
-                name = op.layer or op.name
-                self.recomputed[name] = self.recomputed.get(name, 0) + times[op.name]
+                op = step.graph["ops"][index]
+                name = op.get("layer", op["name"])
+                self.recomputed[name] = self.recomputed.get(name, 0) + op["time_ns"]
 
     def save(self, folder):
         """Write graph.json, plan.json and predicted.json for ckpt-view, ckpt-graph, ckpt-compare and ckpt-plan --check, and

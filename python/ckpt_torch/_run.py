@@ -1,25 +1,38 @@
 """Python code that runs a graph module: boxed, every value given up at its last use, all outputs of a node taken at once."""
 
 import operator
+from dataclasses import dataclass
 
+from torch._ops import OpOverload
 from torch.fx import Node
 
 from ._random import functions
 
 
-class _Constants:
-    def __init__(self):
-        self.names = {}
+@dataclass
+class Code:
+    """A function run(args) in Python, and what it calls and holds, by name."""
+
+    source: str
+    names: dict
 
     def name(self, value):
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
 
+    def compile(self):
+        """A function of one list, which it empties, to a list of the outputs."""
+        scope = {name: functions.get(x) or x._op if isinstance(x, OpOverload) else x for name, x in self.names.items()}
+        exec(compile(self.source, "<ckpt_torch>", "exec"), scope)  # noqa: S102
+        run = scope["run"]
+        run._boxed_call = True
+        run.source = self.source
+        return run
 
-def compile_graph(module):
-    """A function of one list, which it empties, to a list of the outputs."""
-    graph, constants = module.graph, _Constants()
+
+def code_of(module):
+    graph, constants = module.graph, Code("", {})
     nodes = list(graph.nodes)
     last = {}
     for node in nodes:
@@ -53,7 +66,7 @@ def compile_graph(module):
             else:
                 keywords = "".join(f", {k}={text(v)}" for k, v in node.kwargs.items())
                 positional = ", ".join(text(a) for a in node.args)
-                target = constants.name(functions.get(node.target) or getattr(node.target, "_op", node.target))
+                target = constants.name(node.target)
                 lines.append(f"{names[node]} = {target}({(positional + keywords).removeprefix(', ')})")
         elif node.op == "output":
             lines.append(f"return {text(list(node.args[0]))}")
@@ -65,12 +78,7 @@ def compile_graph(module):
             dead.append(names[node])
         if dead:
             lines.append(" = ".join(dead) + " = None")
-    source = "def run(args):\n" + "".join(f"    {line}\n" for line in lines)
-    scope = dict(constants.names)
-    exec(compile(source, "<ckpt_torch>", "exec"), scope)  # noqa: S102
-    run = scope["run"]
-    run._boxed_call = True
-    run.source = source
-    return run
+    constants.source = "def run(args):\n" + "".join(f"    {line}\n" for line in lines)
+    return constants
 
 

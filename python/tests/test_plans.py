@@ -13,6 +13,7 @@ from steps import DEVICE, LEAST, compiled
 from torch import nn
 
 import ckpt_torch
+from ckpt_torch import _cache, _trace
 
 X = torch.randn(64, 32, generator=torch.Generator().manual_seed(5))
 
@@ -237,8 +238,56 @@ def test_an_output_that_gets_no_gradient_takes_none():
         assert out["logits"].requires_grad
         if unused:
             with pytest.raises(ckpt_torch.Unsupported, match="unused"):
-                (out["logits"].sum() + run(X, labels)["loss"]).backward()
+                model.zero_grad()
+                out = run(X, labels)
+                (out["logits"].sum() + out["loss"]).backward()
     assert peaks[1] <= peaks[0] - out["logits"].nbytes
+
+
+def test_a_model_is_traced_once(monkeypatch):
+    monkeypatch.setattr(_cache, "load", lambda key: None)
+    traced, trace = [], _trace.aot_autograd.aot_module_simplified
+    monkeypatch.setattr(_trace.aot_autograd, "aot_module_simplified", lambda *a, **k: traced.append(a) or trace(*a, **k))
+    model = WithLoss()
+    run = compiled(model, "100%")
+    for number in range(6):  # with and without gradients that are there already
+        run(X, torch.arange(64))["loss"].backward()
+        if number % 2:
+            model.zero_grad()
+    step = ckpt_torch.report(run)._step
+    assert len(traced) == 1 and step.known.unused == (1,) and step.settled
+
+
+class Joined(WithLoss):
+    """The gradients of its outputs meet in something else than a sum."""
+
+    def forward(self, x, labels):
+        halves = self.b(self.a(x).relu()).chunk(2, -1)
+        return {"loss": halves[0].square().mean(), "logits": halves[1].exp()}
+
+
+@pytest.mark.parametrize("kind, times", [(WithLoss, 1), (Joined, 2)])
+def test_what_is_left_without_a_tangent_is_what_autograd_traces_without_it(kind, times, monkeypatch):
+    monkeypatch.setattr(_cache, "load", lambda key: None)
+    graphs, trace, labels = [], _trace.aot_autograd.aot_module_simplified, torch.arange(64)
+    monkeypatch.setattr(_trace.aot_autograd, "aot_module_simplified", lambda *a, **k: graphs.append(a) or trace(*a, **k))
+    found = []
+    for again in False, True:
+        torch._dynamo.reset()
+        if again:
+            monkeypatch.setattr(_trace, "without", lambda *arguments: False)
+        torch.manual_seed(0)
+        model = kind()
+        run = compiled(model, "100%")
+        for _ in range(2):
+            model.zero_grad()
+            run(X, labels)["loss"].backward()
+        step = ckpt_torch.report(run)._step
+        found.append(([(op["op"], op["phase"], op["time_ns"]) for op in step.graph["ops"] if op["op"] != "outside"],
+                      [p.grad for p in model.parameters()]))
+        assert step.known.unused == (1,) and len(graphs) == (2 if again else times)
+        graphs.clear()
+    assert found[0][0] == found[1][0] and all(map(torch.equal, found[0][1], found[1][1]))
 
 
 def test_outputs_that_get_gradients_by_turns():
