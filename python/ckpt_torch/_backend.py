@@ -317,10 +317,15 @@ class Step:
 
     # ---- AOTAutograd asks for these ----
 
-    def partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **ignored):
-        start = time.monotonic()
-        joint = Joint(joint_module, num_fwd_outputs, self._trace.absent)
-        costs, rows = _measure.costs_of(joint, self.tell)
+    def partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **how):
+        start, fused = time.monotonic(), _inductor.Fused(joint_module)
+        if self.inductor:
+            fused = _inductor.fuse(joint_module, joint_inputs, num_fwd_outputs, **how)
+            self.seconds["fusing"], start = time.monotonic() - start, time.monotonic()
+        joint = Joint(fused.module, num_fwd_outputs, self._trace.absent, fused.inside)
+        if self.inductor:
+            _inductor.mark_calls(joint, fused)
+        costs, rows = _measure.costs_of(joint, self.tell, fused.kernels)
         self.seconds["measuring"] = time.monotonic() - start
         if self.capture:
             self.joint = joint

@@ -113,10 +113,11 @@ class Joint:
     fwd, bwd   output values of forward and backward (nodes, constants, None)
     inputs     {storage: bytes} of what is there before the step
     tangents   placeholders; those of the indices `absent` never come
+    inside     nodes whose values lie nowhere in memory, and views of them: computed wherever they are read
     """
 
-    def __init__(self, module, num_fwd_outputs, absent=()):
-        self.module = module
+    def __init__(self, module, num_fwd_outputs, absent=(), inside=()):
+        self.module, self.inside = module, set(inside)
         graph = module.graph
         graph.eliminate_dead_code()
         self.placeholders = [n for n in graph.nodes if n.op == "placeholder"]
@@ -131,7 +132,7 @@ class Joint:
         self.mutations = len([d for d in descs[:num_fwd_outputs] if type(d).__name__ == "InputMutationAOTOutput"])
         self.mutated = {by_desc[d] for d in changed if d in by_desc}
         self.ops, self.buffers, self.op_of = [], {}, {}
-        self.inputs, self.bases = {}, {}  # bases: node -> storages that reading it needs
+        self.inputs, self._needed = {}, {}
         self._read(graph)
 
     def _read(self, graph):
@@ -168,13 +169,35 @@ class Joint:
 
     def _needs(self, node):
         """Storages that reading a node's value needs, without those of inputs."""
-        return [s for s in storages(node) if s in self.buffers]
+        if node not in self.inside:
+            return [s for s in storages(node) if s in self.buffers]
+        if node not in self._needed:
+            self._needed[node] = list(dict.fromkeys(s for n in node.all_input_nodes for s in self._needs(n)))
+        return self._needed[node]
+
+    def computed_with(self, node):
+        """The nodes inside of kernels that computing a node computes too."""
+        found, ahead = {}, list(node.all_input_nodes)
+        while ahead:
+            other = ahead.pop()
+            if other in self.inside and other not in found:
+                found[other] = None
+                ahead += other.all_input_nodes
+        return list(found)
+
+    def bytes_moved(self, op):
+        """Bytes of all that an op of a node reads, once, and writes."""
+        read = {s: size for node in [op.node, *self.computed_with(op.node)] for n in node.all_input_nodes if n not in self.inside
+                for s, size in storages(n).items()}
+        return sum(read.values()) + sum(self.buffers[s][1] for s in op.writes)
 
     def _buffer(self, storage, name, size, kind):
         self.buffers[storage] = (name, size, kind)
 
     def _add(self, node, backward, tainted):
         if node.target is operator.getitem:
+            if node.args[0] in self.inside:
+                self.inside.add(node)
             owner = self.op_of.get(node.args[0])
             if owner is not None:
                 owner.getitems.append(node)
@@ -186,7 +209,11 @@ class Joint:
         made = {s: size for s, size in storages(node).items() if s not in inside and s not in self.inputs}
         mutable = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
         if not made and not mutable and tensors(node.meta.get("val")):
+            if any(n in self.inside and set(storages(n)) & set(storages(node)) for n in node.all_input_nodes):
+                self.inside.add(node)
             return  # a view
+        if node in self.inside:
+            return
         if mutable and not set(storages(node)) <= set(self.inputs):
             raise Unsupported(f"{node.target} writes into its argument{where(node)}")
         op = Op(node.name, node, backward=backward, layer=module_of(node), random=is_random(node))

@@ -206,10 +206,14 @@ def unchanged(device, rows):
     return all(known.get(key) == row for key, row in rows.items())
 
 
-def costs_of(joint, tell=lambda text: None):
-    """A function from an Op of `joint` that is a node to its Cost; and {signature: row} of all that was measured."""
-    nodes = {id(op): signature(op.node) for op in joint.ops if op.kind == "node"}
-    device = next((d for d in (device_of(op.node) for op in joint.ops if op.kind == "node") if d.type == "cuda"), torch.device("cpu"))
+def costs_of(joint, tell=lambda text: None, kernels=()):
+    """A function from an Op of `joint` that is a node to its Cost; and {signature: row} of all that was measured.
+
+    kernels   nodes that Inductor's kernels compute: such a kernel takes of the time of its nodes, each run alone, the share
+              that its bytes read and written are of theirs; and no workspace
+    """
+    nodes = {node: signature(node) for op in joint.ops if op.kind == "node" for node in [op.node, *joint.computed_with(op.node)]}
+    device = next((d for d in (device_of(node) for node in nodes) if d.type == "cuda"), torch.device("cpu"))
     path = cache_file(device)
     known = _read(path)
     if any(key not in known for key in nodes.values()):
@@ -218,13 +222,18 @@ def costs_of(joint, tell=lambda text: None):
     rows = {key: known[key] for key in nodes.values()}
 
     def cost(op):
-        row = rows[nodes[id(op)]]
-        return Cost(max(1, row["ns"]), row["workspace"], dict(zip(op.writes, row["bytes"] or [])), row["inplace"])
+        row = rows[nodes[op.node]]
+        ns, workspace = row["ns"], row["workspace"]
+        if op.node in kernels:
+            members = [op.node, *joint.computed_with(op.node)]
+            moved = sum(sum(storages(n).values()) for node in members for n in [node, *node.all_input_nodes])
+            ns, workspace = sum(rows[nodes[n]]["ns"] for n in members) * joint.bytes_moved(op) // max(1, moved), 0
+        return Cost(max(1, ns), workspace, dict(zip(op.writes, row["bytes"] or [])), row["inplace"])
     return cost, {key: row for key, row in rows.items() if not row.get("guess")}
 
 
 def _measure(joint, nodes, known, tell):
-    """Adds to `known` what is not there; `nodes` has the signatures of the joint graph's ops."""
+    """Adds to `known` what is not there of `nodes`, {node of the joint graph: signature}."""
     state = torch.get_rng_state()
     states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     progress = _Progress(2 * len(set(nodes.values()) - set(known)), tell)
@@ -234,15 +243,12 @@ def _measure(joint, nodes, known, tell):
         with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():  # AOTAutograd is tracing
             if events:
                 events.start()
-            for op in joint.ops:
-                key = nodes.get(id(op))
-                if key is None:
-                    continue
+            for node, key in nodes.items():
                 if key not in known and key not in runs:
-                    runs[key] = op.node, _try(_memory, _Case(op.node, on_host))
+                    runs[key] = node, _try(_memory, _Case(node, on_host))
                     progress.step()
                 host = known[key]["host"] if key in known else runs[key][1][-1] if runs[key][1] else ()
-                on_host.update(op.writes[i] for i in host)
+                on_host.update(joint.op_of[node].writes[i] for i in host)
             if events:
                 events.stop()
             for key, (node, seen) in runs.items():

@@ -7,6 +7,8 @@ from . import _copies, _lib, _random
 from ._inplace import out_overload
 from ._joint import device_of, storage_of, tensors
 
+RECOMPUTED = "ckpt_recomputed"  # key of the meta of nodes that compute what was computed before
+
 
 class Half(GraphModule):
     """One of the two. Nobody changes it, so that a copy is itself; its code is written when it is called, which only Inductor
@@ -21,7 +23,6 @@ class Half(GraphModule):
     def forward(self, *args):
         super().recompile()
         return type(self).forward(self, *args)
-
 
 def rewrite(joint, steps):
     """Forward and backward modules that run `steps` of a plan of `joint`, and whether backward writes over what forward
@@ -39,7 +40,8 @@ class _Rewriter:
         self.graph = self.forward = Graph()  # the one that is being written
         self.backward = Graph()
         self.now = {}  # node of the joint graph -> node that holds its value now: inputs, outputs of ops
-        self.views = {}  # (graph, view, its arguments now) -> node
+        self.views = {}  # (graph, view, its arguments now, for what is inside of kernels the turn) -> node
+        self.turn, self.recomputing = 0, False  # how many ops have run, and whether the one that runs has run before
         self.saved = {}  # nodes of the forward graph that the backward graph reads -> their placeholders there
         self.once = False
         ran_again = {index for action, index, recomputed, _ in steps if action == _lib.RUN and recomputed}
@@ -84,7 +86,7 @@ class _Rewriter:
         if node in self.now:
             return self._held(node)
         arguments = tuple(self.value(n) for n in node.all_input_nodes)
-        key = (self.graph, node, arguments)
+        key = (self.graph, node, arguments, self.turn if node in self.joint.inside else None)
         if key not in self.views:
             self.views[key] = self._copy(node, self.value)
         return self.views[key]
@@ -92,6 +94,8 @@ class _Rewriter:
     def _copy(self, node, value):
         copy = self.graph.node_copy(node, value)
         copy.meta = dict(node.meta)
+        if self.recomputing:
+            copy.meta[RECOMPUTED] = True
         return copy
 
     def _run_inplace(self, op):
@@ -158,7 +162,8 @@ class _Rewriter:
             arguments = map_arg(op.node.args, self.value)
             keywords = map_arg(op.node.kwargs, self.value)
             copy = self.graph.call_function(_random.replay(op.node.target), (self._held(id(op.state)), *arguments), keywords)
-            copy.meta = dict(op.node.meta)
+            copy.meta = {k: v for k, v in op.node.meta.items() if k != "eager_input_vals"}  # it has one argument more
+            copy.meta[RECOMPUTED] = True
             self.now[op.node] = copy
         else:
             self.now[op.node] = self._copy(op.node, self.value)
@@ -180,7 +185,9 @@ class _Rewriter:
     def modules(self):
         for action, index, recomputed, inplace in self.steps:
             if action == _lib.RUN:
+                self.turn, self.recomputing = self.turn + 1, recomputed
                 self._run(self.joint.ops[index], recomputed, inplace)
+                self.recomputing = False
             else:
                 self._move(action, index)
         outputs = [self.value(n) if isinstance(n, Node) else n for n in self.joint.bwd]

@@ -19,7 +19,7 @@ from torch.fx import map_arg
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.utils import _pytree as pytree
 
-from . import _cache, _outputs, _random
+from . import _cache, _inductor, _outputs, _random
 from ._joint import is_tangent, storages
 
 _lock = threading.RLock()
@@ -92,7 +92,7 @@ class Trace:
         with mock.patch.object(aot_autograd, "aot_stage2_compile", seen):
             return aot_autograd.aot_module_simplified(
                 module, args, fw_compiler=step.forward, bw_compiler=step.backward, partition_fn=step.partition,
-                decompositions=_random.decompositions())
+                decompositions=_inductor.decompositions() if step.inductor else _random.decompositions())
 
     def _take_out(self, outputs):
         """Take the tangents of outputs out of the joint graph; False: it is to be traced anew."""
