@@ -114,11 +114,9 @@ def _schedule(half, backward):
                 continue
             own = {node.get_name() for node in kernel.get_nodes()}
             for buffer in kernel.get_outputs():
-                origins = sorted((n.name for n in buffer.node.get_origins() if n.name in order), key=order.get)
-                computed.update(origins)
+                computed.update(n.name for n in buffer.node.get_origins() if n.name in order)
                 if any(user.get_name() not in own for user in buffer.users):
-                    node = buffer.node.get_origin_node()
-                    written.update([node.name] if node is not None else origins[-1:])
+                    written.add(_origin(buffer, order))
         ended.append(True)
         raise RuntimeError("the schedule is all that was wanted")
 
@@ -172,15 +170,24 @@ def _as_planned(graph):
 
         @staticmethod
         def can_fuse(scheduler, one, other, score):
-            names = {_origin(n).name for kernel in (one, other) for n in kernel.get_nodes() if _origin(n) is not None}
-            if names & recomputed and len({spans[name] for name in names if name in spans}) > 1:
+            names = {_origin(n, spans) for kernel in (one, other) for n in kernel.get_nodes()} - {None}
+            if names & recomputed and len({spans[name] for name in names}) > 1:
                 return False
             return InductorChoices.can_fuse(scheduler, one, other, score)
     return AsPlanned()
 
 
-def _origin(scheduler_node):
-    return scheduler_node.node and scheduler_node.node.get_origin_node()
+def _origin(scheduler_node, order):
+    """The name of the graph's node whose value a node of Inductor's scheduler writes, or None.
+
+    order   {name: a number that does not fall along the graph}
+    """
+    node = scheduler_node.node
+    if node is None:
+        return None
+    if node.get_origin_node() is not None and node.get_origin_node().name in order:
+        return node.get_origin_node().name
+    return max((n.name for n in node.get_origins() if n.name in order), key=order.get, default=None)
 
 
 class _InOrder:
@@ -192,11 +199,8 @@ class _InOrder:
 
     def __call__(self, nodes):
         from torch._inductor.virtualized import V
-        place = {node: i for i, node in enumerate(V.graph.module.graph.nodes)}
-        first = {}
-        for node in nodes:
-            found = [place[n] for n in ([_origin(node)] if _origin(node) is not None else node.node.get_origins()) if n in place]
-            first[node] = max(found, default=0)
+        place = {node.name: i for i, node in enumerate(V.graph.module.graph.nodes)}
+        first = {node: place.get(_origin(node, place), 0) for node in nodes}
         nodes = nodes[0].scheduler.topological_sort_schedule(sorted(nodes, key=first.get)) if nodes else nodes
         for i, node in enumerate(nodes):
             node.min_order = node.max_order = i

@@ -69,6 +69,25 @@ def test_budgets_hold_and_losses_are_inductors(capsys):
         assert report.recomputed or budget == "100%"
 
 
+def planned(model, x, **options):
+    torch._dynamo.reset()
+    run = torch.compile(model, backend="ckpt", options={"infeasible": "least", "quiet": True, **options})
+    for _ in range(2):
+        run(x).backward()
+        model.zero_grad()
+    return ckpt_torch.report(run)
+
+
+def test_what_stays_inside_of_kernels_takes_no_memory():
+    torch.manual_seed(0)
+    model, x = Decoder(width=64, words=2000), torch.randint(0, 2000, (8, 64))
+    scores = 8 * 64 * 2000 * 4  # bytes: eager keeps them, their log-softmax, and the gradient
+    eager, inductor = planned(model, x, budget="100%"), planned(model, x, budget="100%", inner="inductor")
+    assert inductor.keep_all_peak_bytes < eager.keep_all_peak_bytes - 0.9 * scores
+    for report in inductor, planned(model, x, budget="80%", inner="inductor"):
+        assert abs(report.measured_peak_bytes / report.predicted_peak_bytes - 1) < 0.02
+
+
 class Draws(nn.Module):
     """Random ops that are recomputed beyond dropout."""
 
