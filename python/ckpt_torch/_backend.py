@@ -20,6 +20,7 @@ from . import _cache, _capture, _copies, _inductor, _lib, _measure, _outputs
 from ._arena import Arena
 from ._frames import compiled_model, give_frames
 from ._joint import Joint, Unsupported, storage_of
+from ._progress import Progress
 from ._rewrite import rewrite
 from ._run import Code, code_of
 from ._trace import Trace
@@ -255,7 +256,8 @@ class Step:
             trace.text, args, self.device, sorted(kept.items()), self.static, known)
         if not (self._key and self._load()):
             self._trace = trace
-            self.run = trace.compile(self, args)
+            with Progress(self.tell, _measure.cache_file(self.device).with_suffix(".pace")) as self.progress:
+                self.run = trace.compile(self, args)
             self.seconds["tracing"] = time.monotonic() - start - sum(self.seconds.values())
             self._trace = None
         self.seconds["all"] = time.monotonic() - start
@@ -320,8 +322,10 @@ class Step:
     def partition(self, joint_module, joint_inputs, *, num_fwd_outputs, **how):
         start, fused = time.monotonic(), _inductor.Fused(joint_module)
         if self.inductor:
+            self.progress.phase("compiling")
             fused = _inductor.fuse(joint_module, joint_inputs, num_fwd_outputs, **how)
             self.seconds["fusing"], start = time.monotonic() - start, time.monotonic()
+        self.progress.phase(None)
         joint = Joint(fused.module, num_fwd_outputs, self._trace.absent, fused.inside)
         if self.inductor:
             _inductor.mark_calls(joint, fused)
@@ -342,7 +346,9 @@ class Step:
         """Forward and backward as planned."""
         start = time.monotonic()
         self.graph = joint.graph("step", self.static, costs, self.known.dropped, self.options.get("inplace", True) and not self.inductor)
+        self.progress.phase("planning", len(self.graph["ops"]))
         self.plan = make_plan(self.graph, self._within(), self.tell)
+        self.progress.phase("compiling")
         planned = time.monotonic()
         forward, backward, once = rewrite(joint, self.plan.steps)
         tangents = [n.meta["val"] for n in joint.tangents]

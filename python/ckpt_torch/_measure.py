@@ -18,12 +18,11 @@ from torch.fx import Node, map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from . import _progress
 from ._arena import memory
 from ._random import functions
 from ._inplace import arguments_to_take
 from ._joint import Cost, device_of, storage_of, storages, tensors
-
-SECONDS_QUIET = 2  # measuring that takes longer says how far it is
 
 
 def folder():
@@ -263,7 +262,7 @@ def _measure(joint, nodes, known, tell):
 class _Progress:
     def __init__(self, total, tell):
         self.total, self.tell, self.done, self.start = total, tell, 0, time.monotonic()
-        self.last = self.start + SECONDS_QUIET - 1
+        self.last = self.start + _progress.SECONDS_QUIET - 1
 
     def step(self):
         self.done += 1

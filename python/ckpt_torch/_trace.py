@@ -80,6 +80,7 @@ class Trace:
 
     def _traced(self, step, args):
         self.detached, self.absent, self._stage = step.known.unused, {}, None
+        step.progress.phase("tracing", len(self.graph_module.graph.nodes))
         module, compile_stage = _outputs.without_gradient(self.graph_module, self.detached), aot_autograd.aot_stage2_compile
 
         def seen(state, capture, *compilers):

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from test_same_bits import CASES
 from torch import nn
 
 import ckpt_torch
-from ckpt_torch import _cache, _trace
+from ckpt_torch import _cache, _progress, _trace
 
 X = torch.randn(32, 16, generator=torch.Generator().manual_seed(5)).to(DEVICE)
 pytestmark = pytest.mark.skipif(not hasattr(torch._functorch._aot_autograd.schemas, "CacheableAOTConfig"),
@@ -194,6 +195,23 @@ def test_many_write_at_once(own_folder):
     stop.set()
     reader.join()
     assert not wrong and _cache.load("key") in entries and len(list(own_folder.iterdir())) == 1
+
+
+def test_a_long_start_says_what_it_does_and_how_long_it_will(monkeypatch, capsys, own_folder):
+    monkeypatch.setattr(_progress, "SECONDS_QUIET", 0.001)
+    monkeypatch.setattr(_cache, "load", lambda key: None)
+    lines = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        compiled(net(), LEAST, quiet=False)(X)
+        lines.append(capsys.readouterr().out)
+    assert all(re.search(r"^ckpt: tracing \d+ ops, \d+ s so far", text, re.M) for text in lines)
+    assert "measured" in lines[0] and "s left" in lines[1]
+    pace, = own_folder.glob("*.pace")
+    pace.write_text("no pace")
+    torch._dynamo.reset()
+    compiled(net(), LEAST, quiet=False)(X)
+    assert "ckpt: tracing" in capsys.readouterr().out
 
 
 def test_the_oldest_go(own_folder, monkeypatch):
