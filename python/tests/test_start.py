@@ -123,7 +123,7 @@ def test_what_is_not_the_same_is_traced(monkeypatch):
 def test_other_costs_are_other_plans(own_folder):
     model = net()
     assert not loaded(model)
-    costs, = own_folder.glob("costs-*")
+    costs, = own_folder.glob("costs-*.json")
     costs.unlink()
     assert not loaded(model) and loaded(model)
 
