@@ -262,6 +262,8 @@ class Step:
             self._trace = None
         self.seconds["all"] = time.monotonic() - start
         if self.plan:
+            if self.plan.warning:
+                warnings.warn(self.plan.warning, stacklevel=2)
             self._tell("" if known != Learned() or newest(p() for p in self.parameters) is None
                        else f"another plan, for inputs {shapes(args)}: ")
             steps.append(weakref.ref(self))
@@ -526,10 +528,10 @@ def make_plan(graph, options, tell):
                           if s["no_schedule_below_bytes"] else ""))
     if options.get("infeasible") != "least":
         raise Infeasible(s, text)
-    warnings.warn("ckpt: " + text + "; that budget is taken", stacklevel=2)
     plan = _lib.Plan("step", graph, {**chosen, "budget": f"{s['min_budget_bytes']}B"})
     if not plan.fits:
         raise Infeasible(plan.summary, text)
+    plan.warning = "ckpt: " + text + "; that budget is taken"
     return plan
 
 

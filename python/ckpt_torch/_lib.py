@@ -116,6 +116,7 @@ def option_names():
 class Plan:
     """A plan of a graph.
 
+    warning   None, or what its user should know
     summary   the fields of ckpt_plan_summary
     steps     [(action, index of the op or buffer, whether the op was recomputed, whether it runs in place)]
     """
@@ -128,7 +129,7 @@ class Plan:
         options   {name: text} as on ckpt-plan's command line
         Raises ValueError for an option or a graph that libckpt does not take.
         """
-        self._graph, self._plan = c_void_p(), c_void_p()
+        self._graph, self._plan, self.warning = c_void_p(), c_void_p(), None
         chosen = library.ckpt_options_create()
         try:
             for key, value in options.items():
@@ -169,7 +170,7 @@ class Plan:
             library.ckpt_trace_destroy(trace)
 
     def kept(self):
-        return KeptPlan(self.summary, self.steps, self.graph_json(), self.plan_json(), self.trace_json())
+        return KeptPlan(self.warning, self.summary, self.steps, self.graph_json(), self.plan_json(), self.trace_json())
 
     def __del__(self):
         library.ckpt_plan_destroy(self._plan)
@@ -179,8 +180,8 @@ class Plan:
 class KeptPlan:
     """What a Plan says, without libckpt's memory."""
 
-    def __init__(self, summary, steps, *texts):
-        self.summary, self.steps, self._texts = summary, steps, texts
+    def __init__(self, warning, summary, steps, *texts):
+        self.warning, self.summary, self.steps, self._texts = warning, summary, steps, texts
 
     def graph_json(self):
         return self._texts[0]

@@ -120,6 +120,12 @@ def test_what_is_not_the_same_is_traced(monkeypatch):
     assert not loaded(model), "a version of ckpt"
 
 
+def test_a_budget_that_does_not_suffice_is_told_again():
+    for again in False, True:
+        with pytest.warns(UserWarning, match="that budget is taken"):
+            assert loaded(net(), budget="1kB") == again
+
+
 def test_other_costs_are_other_plans(own_folder):
     model = net()
     assert not loaded(model)
