@@ -136,8 +136,10 @@ static ckpt_code simulate(owned_trace *own, const ckpt_plan *plan, const ckpt_gr
     const ckpt_graph_source *const source = &ckpt_graph_owner(graph)->source;
     ckpt_plan *replayed = NULL;
     const ckpt_trace *trace = NULL;
+    const ckpt_graph *planned = NULL;
     CKPT_TRY(ckpt_plan_replayed(plan, graph, false, &own->arena, &replayed, err));
-    CKPT_TRY(ckpt_plan_simulate(replayed, graph, &own->arena, &trace, err));
+    CKPT_TRY(ckpt_graph_planned(plan, graph, &own->arena, &planned, err));
+    CKPT_TRY(ckpt_plan_simulate(replayed, planned, &own->arena, &trace, err));
     own->trace = *trace;
     CKPT_TRY(ckpt_machine_read(source->threads, "", 0, NULL, &own->arena, &own->trace.machine, err));
     own->trace.machine.gpu = source->gpu;

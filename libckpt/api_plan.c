@@ -214,6 +214,18 @@ char *ckpt_plan_json(const ckpt_plan *plan, size_t *length, ckpt_error *error)
     return ckpt_json_give(&text, length, error);
 }
 
+ckpt_code ckpt_graph_planned(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                             const ckpt_graph **planned, ckpt_err *err)
+{
+    *planned = graph;
+    for (int i = 0; i + 1 < plan->option_count; i++) {
+        if (strcmp(plan->option[i], "--link") == 0) {
+            return ckpt_graph_linked(graph, plan->option[i + 1], out, planned, err);
+        }
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_plan_replayed(const ckpt_plan *plan, const ckpt_graph *graph, bool costs, ckpt_arena *out,
                              ckpt_plan **copy, ckpt_err *err)
 {
@@ -233,8 +245,10 @@ ckpt_code ckpt_plan_replayed(const ckpt_plan *plan, const ckpt_graph *graph, boo
     if (plan->allocation_count > 0) {
         made->allocation = memcpy(allocation, plan->allocation, (size_t)plan->allocation_count * sizeof *allocation);
     }
-    CKPT_TRY(ckpt_plan_bind(made, graph, err));
-    CKPT_TRY(costs ? ckpt_plan_check(made, graph, err) : ckpt_plan_check_run(made, graph, err));
+    const ckpt_graph *planned = NULL;
+    CKPT_TRY(ckpt_graph_planned(plan, graph, out, &planned, err));
+    CKPT_TRY(ckpt_plan_bind(made, planned, err));
+    CKPT_TRY(costs ? ckpt_plan_check(made, planned, err) : ckpt_plan_check_run(made, planned, err));
     *copy = made;
     return CKPT_OK;
 }

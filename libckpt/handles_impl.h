@@ -46,6 +46,11 @@ CKPT_MUST_USE ckpt_code ckpt_planning_prepare(ckpt_planning *planning, const ckp
                                               const ckpt_options *options, ckpt_options *defaults, ckpt_arena *out,
                                               ckpt_err *err);
 
+/* The graph as it was planned: with the link of the plan's options, if that is one of them.
+ * Errors: CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_graph_planned(const ckpt_plan *plan, const ckpt_graph *graph, ckpt_arena *out,
+                                           const ckpt_graph **planned, ckpt_err *err);
+
 /* A copy of the plan in `out`, bound to the graph and replayed on it. `costs`: with its times and workspaces.
  * Errors: CKPT_BAD_INPUT, CKPT_OVERFLOW, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_plan_replayed(const ckpt_plan *plan, const ckpt_graph *graph, bool costs, ckpt_arena *out,

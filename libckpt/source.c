@@ -194,20 +194,17 @@ ckpt_code ckpt_source_stage(const ckpt_graph_source *other, int stage, ckpt_aren
     return CKPT_OK;
 }
 
-/* The same graph with the link of --link. */
-static ckpt_code set_link(const ckpt_options *o, ckpt_arena *out, ckpt_graph_source *s, ckpt_err *err)
+ckpt_code ckpt_graph_linked(const ckpt_graph *graph, const char *rate, ckpt_arena *out, const ckpt_graph **linked,
+                            ckpt_err *err)
 {
-    if (o->link == NULL) {
-        return CKPT_OK;
-    }
-    ckpt_graph *const linked = CKPT_NEW(out, ckpt_graph, 1);
-    if (linked == NULL) {
+    ckpt_graph *const made = CKPT_NEW(out, ckpt_graph, 1);
+    if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph with another link");
     }
-    *linked = *s->graph;
-    linked->has_link = true;
-    s->graph = linked;
-    return ckpt_link_parse(o->link, &linked->d2h_bytes_per_s, &linked->h2d_bytes_per_s, err);
+    *made = *graph;
+    made->has_link = true;
+    *linked = made;
+    return ckpt_link_parse(rate, &made->d2h_bytes_per_s, &made->h2d_bytes_per_s, err);
 }
 
 static ckpt_code choose_ops(const ckpt_options *o, ckpt_arena *out, ckpt_graph_source *s, ckpt_text *notes,
@@ -231,7 +228,7 @@ static ckpt_code choose_ops(const ckpt_options *o, ckpt_arena *out, ckpt_graph_s
 ckpt_code ckpt_source_choose(ckpt_graph_source *s, const ckpt_options *o, ckpt_arena *out, ckpt_err *err)
 {
     ckpt_text notes;
-    CKPT_TRY(set_link(o, out, s, err));
+    CKPT_TRY(o->link == NULL ? CKPT_OK : ckpt_graph_linked(s->graph, o->link, out, &s->graph, err));
     ckpt_text_init(&notes);
     s->flagged = !o->ignore_flags && ckpt_chosen_any(s->graph);
     ckpt_code code = choose_ops(o, out, s, &notes, err);

@@ -45,6 +45,10 @@ CKPT_MUST_USE ckpt_code ckpt_source_stage(const ckpt_graph_source *other, int st
 CKPT_MUST_USE ckpt_code ckpt_source_choose(ckpt_graph_source *source, const ckpt_options *options, ckpt_arena *out,
                                            ckpt_err *err);
 
+/* The same graph with a link of that rate, "50GB/s", as a copy in `out`. Errors: CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_graph_linked(const ckpt_graph *graph, const char *rate, ckpt_arena *out,
+                                          const ckpt_graph **linked, ckpt_err *err);
+
 /* Open an option's document, as ckpt_json_open. */
 CKPT_MUST_USE ckpt_code ckpt_document_open(const ckpt_document *document, const char *kind, ckpt_json **json,
                                            ckpt_item *root, ckpt_err *err);

@@ -1,6 +1,8 @@
 """Buffers that a plan moves to the host and back. On the CPU a copy frees nothing, but must come back as it went."""
 
 import copy
+import json
+import subprocess
 
 import pytest
 import torch
@@ -49,3 +51,15 @@ def test_the_link_is_measured():
         run(X.to(DEVICE)).sum().backward()
     report = ckpt_torch.report(run)
     assert report.measured_peak_bytes <= 1.01 * report.predicted_peak_bytes
+
+
+def test_a_report_has_the_copies_too(tmp_path):
+    torch._dynamo.reset()
+    run = compiled(deep(), "75%", link="1000GB/s", measure=DEVICE.type == "cuda")
+    run(X.to(DEVICE))
+    report = ckpt_torch.report(run)
+    report.save(tmp_path)
+    events = json.loads((tmp_path / "predicted.json").read_text())["events"]
+    assert report.offload_bytes and {"compute", "d2h", "h2d"} == {e.get("stream", "compute") for e in events}
+    done = subprocess.run(["ckpt-plan", "--check", tmp_path / "plan.json", tmp_path / "graph.json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

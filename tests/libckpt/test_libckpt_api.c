@@ -238,6 +238,48 @@ static void test_plan_verify_simulate_explain_sweep(void **state)
     assert_int_equal(ckpt_memory_live(), 0);
 }
 
+/* The rate of copies is an option of the plan: the graph has none, and its trace, check and explanation find it. */
+static void test_a_link_of_the_options(void **state)
+{
+    ckpt_error error;
+    ckpt_graph *const graph = chain();
+    ckpt_options *const options = options_of("budget", "70%");
+    CHECK_DONE(ckpt_options_set(options, "link", "100GB/s", &error), error);
+    ckpt_plan *const plan = plan_of(graph, options);
+    ckpt_plan_summary sum;
+    ckpt_plan_summarize(plan, &sum);
+    assert_true(sum.offload_bytes > 0);
+    size_t length = 0;
+    ckpt_plan *read = NULL;
+    char *const json = ckpt_plan_json(plan, &length, &error);
+    CHECK_DONE(ckpt_plan_from_json("plan.json", json, length, &read, &error), error);
+    CHECK_DONE(ckpt_plan_verify(read, graph, 1, &error), error);
+    ckpt_trace *trace = NULL;
+    CHECK_DONE(ckpt_trace_create(plan, graph, &trace, &error), error);
+    int32_t events = 0;
+    int32_t copies = 0;
+    int64_t end = 0;
+    const ckpt_trace_event *const event = ckpt_trace_events(trace, &events);
+    for (int i = 0; i < events; i++) {
+        const bool copy = strcmp(event[i].stream, "compute") != 0;
+        copies += copy;
+        end = event[i].end_ns > end ? event[i].end_ns : end;
+        assert_true(!copy || event[i].end_ns > event[i].start_ns);
+    }
+    assert_true(copies > 0);
+    assert_int_equal(end, sum.time_ns);
+    ckpt_explanation *explanation = NULL;
+    CHECK_DONE(ckpt_explanation_create(plan, graph, options, &explanation, &error), error);
+    ckpt_explanation_destroy(explanation);
+    ckpt_trace_destroy(trace);
+    ckpt_json_free(json);
+    ckpt_plan_destroy(read);
+    ckpt_plan_destroy(plan);
+    ckpt_options_destroy(options);
+    ckpt_graph_destroy(graph);
+    assert_int_equal(ckpt_memory_live(), 0);
+}
+
 static void test_no_plan_is_an_answer(void **state)
 {
     ckpt_error error;
@@ -774,6 +816,7 @@ int main(void)
         cmocka_unit_test(test_a_built_graph_is_that_of_its_json),
         cmocka_unit_test(test_variants_are_built),
         cmocka_unit_test(test_plan_verify_simulate_explain_sweep),
+        cmocka_unit_test(test_a_link_of_the_options),
         cmocka_unit_test(test_no_plan_is_an_answer),
         cmocka_unit_test(test_progress_and_cancel),
         cmocka_unit_test(test_wrong_texts),
