@@ -5,14 +5,14 @@ from torch.fx import Graph, GraphModule, Node, map_arg
 
 from . import _copies, _lib, _random
 from ._inplace import out_overload
-from ._joint import device_of, storage_of, tensors
+from ._joint import device_of, storage_of, storages, tensors
 
 RECOMPUTED = "ckpt_recomputed"  # key of the meta of nodes that compute what was computed before
 
 
 class Half(GraphModule):
-    """One of the two. Nobody changes it, so that a copy is itself; its code is written when it is called, which only Inductor
-    does."""
+    """One of the two. It is never changed, so a deep copy may be the module itself. Its code is written when it is called, which
+    only Inductor does."""
 
     def __deepcopy__(self, memo):
         return self
@@ -23,6 +23,7 @@ class Half(GraphModule):
     def forward(self, *args):
         super().recompile()
         return type(self).forward(self, *args)
+
 
 def rewrite(joint, steps):
     """Forward and backward modules that run `steps` of a plan of `joint`, and whether backward writes over what forward
@@ -43,7 +44,7 @@ class _Rewriter:
         self.views = {}  # (graph, view, its arguments now, for what is inside of kernels the turn) -> node
         self.turn, self.recomputing = 0, False  # how many ops have run, and whether the one that runs has run before
         self.saved = {}  # nodes of the forward graph that the backward graph reads -> their placeholders there
-        self.once = False
+        self.once, self.kept = False, set()  # storages of what is saved
         ran_again = {index for action, index, recomputed, _ in steps if action == _lib.RUN and recomputed}
         self.on_host, self.coming = {}, {}  # key of self.now -> node of its copy there; of what was fetched and not read yet
         self.storages, self.writer = list(joint.buffers), {s: op for op in joint.ops for s in op.writes}
@@ -77,6 +78,7 @@ class _Rewriter:
             with self.graph.inserting_before(self.front[unchecked]):
                 self.saved[node] = self.graph.placeholder(node.name)
             self.saved[node].meta = dict(node.meta)
+            self.kept.update(storages(node))
             if unchecked and self.front[False] is self.front[True]:
                 self.front[False] = self.saved[node]
         return self.saved[node]
@@ -101,7 +103,7 @@ class _Rewriter:
     def _run_inplace(self, op):
         overload, name = out_overload(op.node.target)
         arguments, keywords = map_arg(op.node.args, self.value), map_arg(op.node.kwargs, self.value)
-        self.once |= arguments[op.inplace] in self.saved.values()
+        self.once |= storage_of(arguments[op.inplace].meta["val"]) in self.kept
         copy = self.graph.call_function(overload, arguments, {**keywords, name: arguments[op.inplace]})
         copy.meta = dict(op.node.meta)
         return copy

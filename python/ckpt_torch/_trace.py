@@ -9,8 +9,8 @@ import copy
 import dataclasses
 import functools
 import gc
+import inspect
 import threading
-from unittest import mock
 
 import torch
 from torch._functorch import aot_autograd
@@ -23,6 +23,7 @@ from . import _cache, _inductor, _outputs, _random
 from ._joint import is_tangent, storages
 
 _lock = threading.RLock()
+COMPILERS_ARE_ARGUMENTS = len(inspect.signature(aot_autograd.aot_stage2_compile).parameters) > 2  # as in PyTorch 2.9 they are not
 
 
 @contextlib.contextmanager
@@ -39,11 +40,17 @@ def in_haste():
             gc.enable()
 
 
-def _unread(config):
-    """AOTAutograd's configuration, without a text of each graph where nobody logs it."""
-    if _internal.log_state.artifact_names or _internal.trace_log.handlers:
-        return config
-    return dataclasses.replace(config, enable_log=False)
+def _compiled(state, capture, step):
+    """AOTAutograd's function of a list of arguments, made by the step's own compilers."""
+    if not (_internal.log_state.artifact_names or _internal.trace_log.handlers):  # nobody logs texts of the graphs
+        state.aot_config = dataclasses.replace(state.aot_config, enable_log=False)
+    compilers = {"partition_fn": step.partition, "fw_compiler": step.forward, "bw_compiler": step.backward,
+                 "inference_compiler": step.forward}
+    if not COMPILERS_ARE_ARGUMENTS:
+        state.aot_config = dataclasses.replace(state.aot_config, **compilers)
+        compilers = {}
+    run, _ = aot_autograd.aot_stage2_compile(state, capture, *compilers.values())
+    return run
 
 
 class Trace:
@@ -55,7 +62,12 @@ class Trace:
 
     def __init__(self, graph_module):
         self.graph_module, self.detached, self.absent = graph_module, (), {}
-        self._stage = None  # what AOTAutograd compiles the joint graph from; None: not traced, or this PyTorch hides it
+        self._stage = None  # (what AOTAutograd compiles, metadata before, constants); None: not traced, or of tensor subclasses
+
+    @property
+    def unused(self):
+        """Indices of outputs without a gradient."""
+        return (*self.detached, *self.absent.values())
 
     @functools.cached_property
     def text(self):
@@ -66,34 +78,34 @@ class Trace:
 
     def compile(self, step, args):
         """A function of `args` that runs what the step plans; its partition(), forward() and backward() are called."""
-        wanted = [i for i in step.known.unused if i not in self.detached and i not in self.absent.values()]
-        with _lock, in_haste(), torch.random.fork_rng(devices=[]):
+        wanted = [i for i in step.known.unused if i not in self.unused]
+        with _lock, in_haste(), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:
             # Recorded graphs take tensors only.
             if self._stage is None or wanted and step.capture or not self._take_out(wanted):
-                return self._traced(step, args)
-            state, capture, metadata = self._stage
-            state.fw_metadata = copy.copy(metadata)  # compiling changes it
+                self.detached, self.absent, self._stage = step.known.unused, {}, None
+                state, capture, constants = self._traced(step, args, stack)
+                metadata = copy.copy(state.fw_metadata)
+            else:
+                state, capture, metadata, constants = self._stage
+                state.fw_metadata = copy.copy(metadata)  # compiling changes it
             with torch._dynamo.compiled_autograd._disable():
-                run, _ = aot_autograd.aot_stage2_compile(state, capture, step.partition, step.forward, step.backward, step.forward)
-            step.compiled(state, capture)
-            return lambda *args: run(list(args))
+                run = _compiled(state, capture, step)
+            if not step.inductor:  # Step.backward() knows what it writes over, and refuses to run twice where it does
+                state.fw_metadata.bw_donated_idxs = []
+            if state.needs_autograd and capture.maybe_subclass_meta is None:
+                self._stage = state, capture, metadata, constants
+                if not constants:
+                    step.compiled(state, capture)
+            return lambda *args: run([*constants, *args])
 
-    def _traced(self, step, args):
-        self.detached, self.absent, self._stage = step.known.unused, {}, None
+    def _traced(self, step, args, stack):
+        """What AOTAutograd compiles, and the tensors that the graph holds itself: arguments before all others."""
         step.progress.phase("tracing", len(self.graph_module.graph.nodes))
-        module, compile_stage = _outputs.without_gradient(self.graph_module, self.detached), aot_autograd.aot_stage2_compile
-
-        def seen(state, capture, *compilers):
-            state.aot_config, metadata = _unread(state.aot_config), copy.copy(state.fw_metadata)
-            run = compile_stage(state, capture, *compilers)
-            if capture.maybe_subclass_meta is None and not any(True for _ in module.parameters()):
-                self._stage = state, capture, metadata
-                step.compiled(state, capture)
-            return run
-        with mock.patch.object(aot_autograd, "aot_stage2_compile", seen):
-            return aot_autograd.aot_module_simplified(
-                module, args, fw_compiler=step.forward, bw_compiler=step.backward, partition_fn=step.partition,
-                decompositions=_inductor.decompositions() if step.inductor else _random.decompositions())
+        module = _outputs.without_gradient(self.graph_module, self.detached)
+        joint = aot_autograd.aot_export_joint_with_descriptors(
+            stack, module, args, decompositions=_inductor.decompositions() if step.inductor else _random.decompositions())
+        return joint._aot_state, joint._aot_graph_capture, [
+            x for named in (module.named_parameters, module.named_buffers) for _, x in named(remove_duplicate=False)]
 
     def _take_out(self, outputs):
         """Take the tangents of outputs out of the joint graph; False: it is to be traced anew."""
@@ -105,10 +117,6 @@ class Trace:
             return False
         self.absent = {**self.absent, **{of[i]: i for i in outputs}}
         return True
-
-    def forget(self):
-        """No other plan is expected."""
-        self._stage = None
 
 
 def without(graph, tangents):

@@ -248,7 +248,6 @@ def test_weights_that_move_are_not_recorded_again(trees):
     assert "not where they were" in ckpt_torch.report(run).not_captured
 
 
-@torch._functorch.config.patch(donated_buffer=False)  # else PyTorch refuses in words of its own
 def test_backward_twice(trees):
     model = deep()
     run = captured(model, inplace=False)

@@ -1,10 +1,12 @@
 """Budgets, predictions, reports and refusals."""
 
 import copy
+import gc
 import json
 import re
 import subprocess
 import sys
+import weakref
 from xml.etree import ElementTree
 
 import pytest
@@ -165,32 +167,38 @@ def test_a_model_without_a_plan_has_no_report():
         ckpt_torch.report(deep())
 
 
-def test_a_plan_that_writes_over_what_was_kept_refuses_to_run_backward_twice():
-    class Gate(nn.Module):
-        """Backward's sums may be written over one of their terms."""
+class Gate(nn.Module):
+    """Backward writes over what forward kept; with `views`, by another shape of it."""
 
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+    def __init__(self, views):
+        super().__init__()
+        self.a, self.b, self.views = nn.Linear(32, 32), nn.Linear(32, 32), views
 
-        def forward(self, x):
-            for layer in self.layers:
-                x = x + layer(x).tanh() * x
-            return x
-    model = Gate()
+    def forward(self, x):
+        a, b = self.a(x), self.b(x)
+        return a.view(-1) * b.view(-1) if self.views else a * b
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_backward_twice_is_right_or_refused(views):
+    refused = []
     for inplace in True, False:
         torch._dynamo.reset()
-        out = compiled(model, LEAST, inplace=inplace)(X).sum()
-        try:
-            out.backward(retain_graph=True)
-        except ckpt_torch.Unsupported as refused:
-            assert inplace and "retain_graph" in str(refused)
-            continue
-        first = [p.grad.clone() for p in model.parameters()]
-        model.zero_grad()
-        out.backward()
-        assert all(torch.equal(a, p.grad) for a, p in zip(first, model.parameters()))
-        model.zero_grad()
+        model = Gate(views)
+        for _ in range(2):  # the first one is measured
+            model.zero_grad()
+            out = compiled(model, "100%", inplace=inplace)(X).sum()
+            try:
+                out.backward(retain_graph=True)
+            except ckpt_torch.Unsupported as error:
+                assert "'inplace': False" in str(error)
+                refused.append(inplace)
+                break
+            first = [p.grad.clone() for p in model.parameters()]
+            model.zero_grad()
+            out.backward()
+            assert all(torch.equal(a, p.grad) for a, p in zip(first, model.parameters()))
+    assert refused == [True]
 
 
 def run_python(*arguments):
@@ -246,8 +254,8 @@ def test_an_output_that_gets_no_gradient_takes_none():
 
 def test_a_model_is_traced_once(monkeypatch):
     monkeypatch.setattr(_cache, "load", lambda key: None)
-    traced, trace = [], _trace.aot_autograd.aot_module_simplified
-    monkeypatch.setattr(_trace.aot_autograd, "aot_module_simplified", lambda *a, **k: traced.append(a) or trace(*a, **k))
+    traced, trace = [], _trace.aot_autograd.aot_export_joint_with_descriptors
+    monkeypatch.setattr(_trace.aot_autograd, "aot_export_joint_with_descriptors", lambda *a, **k: traced.append(a) or trace(*a, **k))
     model = WithLoss()
     run = compiled(model, "100%")
     for number in range(6):  # with and without gradients that are there already
@@ -256,6 +264,20 @@ def test_a_model_is_traced_once(monkeypatch):
             model.zero_grad()
     step = ckpt_torch.report(run)._step
     assert len(traced) == 1 and step.known.unused == (1,) and step.settled
+
+
+def test_a_trace_that_no_plan_begins_from_is_given_up(monkeypatch):
+    traces, trace = [], _trace.Trace
+    monkeypatch.setattr(ckpt_torch._backend, "Trace", lambda module: traces.append(weakref.ref(made := trace(module))) or made)
+    model = deep()
+    run = compiled(model, "100%")
+    for _ in range(5):
+        with torch.no_grad():
+            run(X)
+        model.zero_grad()
+        run(X).sum().backward()
+    gc.collect()
+    assert len(traces) == 2 and not any(t() for t in traces)
 
 
 class Joined(WithLoss):
@@ -269,8 +291,8 @@ class Joined(WithLoss):
 @pytest.mark.parametrize("kind, times", [(WithLoss, 1), (Joined, 2)])
 def test_what_is_left_without_a_tangent_is_what_autograd_traces_without_it(kind, times, monkeypatch):
     monkeypatch.setattr(_cache, "load", lambda key: None)
-    graphs, trace, labels = [], _trace.aot_autograd.aot_module_simplified, torch.arange(64)
-    monkeypatch.setattr(_trace.aot_autograd, "aot_module_simplified", lambda *a, **k: graphs.append(a) or trace(*a, **k))
+    graphs, trace, labels = [], _trace.aot_autograd.aot_export_joint_with_descriptors, torch.arange(64)
+    monkeypatch.setattr(_trace.aot_autograd, "aot_export_joint_with_descriptors", lambda *a, **k: graphs.append(a) or trace(*a, **k))
     found = []
     for again in False, True:
         torch._dynamo.reset()
