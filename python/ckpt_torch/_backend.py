@@ -4,7 +4,6 @@ Planning waits for the first call, when all inputs are real: a budget that does 
 caller's own call, shapes are known, and so is whether gradients are already there. Each set of shapes has a plan.
 """
 
-import contextlib
 import copy
 import json
 import logging
@@ -148,7 +147,8 @@ class Region:
             if step and step.capture:
                 step.capture.release()
             trace = self.traces.get(given) or self.traces.setdefault(given, Trace(self._with_numbers(args)))
-            step = self.plans[given, bool(held)] = Step(trace, args, self.options, int(held), step.learned if step else Learned())
+            step = self.plans[given, bool(held)] = Step(
+                trace, args, self.options, int(held), step.learned if step else Learned(unused=trace.unused))
         elif step.settled and given in self.traces and all(s.settled for of, s in self.plans.items() if of[0] == given):
             del self.traces[given]
         return step(args)
@@ -278,8 +278,10 @@ class Step:
 
     @property
     def settled(self):
-        """Whether it was measured, or is not to be, and stays."""
-        return self.learned is self.known and (self.measured_bytes is not None or not self.options.get("measure", True))
+        """Whether no other plan is to be expected."""
+        recorded = not self.capture or self.capture.why_not or self.held_bytes is not None
+        return self.learned is self.known and (not self.plan or not self.options.get("measure", True)
+                                               or self.measured_bytes is not None and bool(recorded))
 
     def tell(self, text):
         if not self.options.get("quiet"):
@@ -306,9 +308,9 @@ class Step:
         """AOTAutograd has compiled; keep it for other processes."""
         if self._key and self.plan:
             start = time.monotonic()
-            with contextlib.suppress(AttributeError):  # another version of PyTorch
-                _cache.save(self._key, replace(self.kept, plan=self.plan.kept(),
-                                               wrappers=_cache.Wrappers.of(state, capture, self._saved)))
+            wrappers = _cache.Wrappers.of(state, capture, self._saved)
+            if wrappers:
+                _cache.save(self._key, replace(self.kept, plan=self.plan.kept(), wrappers=wrappers))
             self.seconds["saving"] = time.monotonic() - start
 
     def _compile(self, module, inputs, backward=False):

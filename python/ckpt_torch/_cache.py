@@ -15,14 +15,13 @@ import os
 import pickle
 import stat
 import sys
-import tempfile
 import zlib
 from pathlib import Path
 
 import torch
 from torch.fx import GraphModule, Node
 
-from . import _lib, _measure, _random
+from . import _files, _lib, _measure, _random
 from ._joint import module_of
 
 KEPT = 64  # files; those that were not used for longest go
@@ -121,11 +120,11 @@ def _state_text():
     return repr((
         torch.__version__, torch.version.git_version, sys.version, torch.get_default_dtype(), torch.get_default_device(),
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_float32_matmul_precision(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
         [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")], torch.is_autocast_cache_enabled(),
         cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled(),
-        backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic, backends.cudnn.allow_tf32,
-        backends.mkldnn.enabled, backends.cpu.get_cpu_capability(), torch._C._get_cublas_allow_tf32(),
+        backends.cudnn.enabled, backends.cudnn.benchmark, backends.cudnn.deterministic,
+        backends.mkldnn.enabled, backends.cpu.get_cpu_capability(),
         sorted(torch._functorch.config.get_config_copy().items())))
 
 
@@ -162,7 +161,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _path(key):
-    return _measure.folder() / f"plan-{key}"
+    return _files.folder() / f"plan-{key}"
 
 
 def save(key, entry):
@@ -171,12 +170,8 @@ def save(key, entry):
     with contextlib.suppress(OSError, pickle.PicklingError, TypeError, AttributeError, RuntimeError, ValueError):
         _Pickler(text, pickle.HIGHEST_PROTOCOL).dump(entry)
         packed = zlib.compress(text.getbuffer(), 1)
-        folder = _measure.folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="new-", delete=False) as file:
-            file.write(hashlib.sha256(packed).digest() + packed)
-        os.replace(file.name, _path(key))
-        for old in sorted(folder.glob("plan-*"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
+        _files.replace(_path(key), hashlib.sha256(packed).digest() + packed)
+        for old in sorted(_files.folder().glob("plan-*"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
             old.unlink()
 
 
@@ -210,6 +205,9 @@ class Wrappers:
 
     @classmethod
     def of(cls, state, capture, saved):
+        """None: this version of PyTorch cannot write it down."""
+        if not hasattr(state.aot_config, "to_cacheable"):
+            return None
         return cls(state.aot_config.to_cacheable(), state.fw_metadata, capture.wrappers, saved)
 
     def around(self, forward, backward):

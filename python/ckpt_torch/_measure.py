@@ -9,26 +9,18 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import torch
 from torch.fx import Node, map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _progress
+from . import _files, _progress
 from ._arena import memory
-from ._random import functions
 from ._inplace import arguments_to_take
 from ._joint import Cost, device_of, storage_of, storages, tensors
-
-
-def folder():
-    """Of what is kept for other processes."""
-    return Path(os.environ.get("CKPT_TORCH_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ckpt_torch"))
+from ._random import functions
 
 
 def cache_file(device):
@@ -38,7 +30,7 @@ def cache_file(device):
     else:
         name = _processor()
     key = f"3 {device.type} {name} {torch.get_num_threads()} {torch.__version__} {sys.version_info[:2]}"
-    return folder() / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    return _files.folder() / f"costs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def _processor():
@@ -134,7 +126,6 @@ class MemoryEvents:
                 now += nbytes
                 peak = max(peak, now)
         return peak
-
 
     def left(self, start_ns, end_ns):
         """Bytes beyond what was there at `start_ns`, at `end_ns`."""
@@ -313,11 +304,8 @@ def _read(path):
 def _write(path, rows):
     """Another process may have added rows meanwhile; the file is replaced whole."""
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
         rows = {**_read(path), **{k: v for k, v in rows.items() if not v.get("guess")}}
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(rows, file)
-        os.replace(file.name, path)
+        _files.replace(path, json.dumps(rows).encode())
 
 
 class StepMeter:

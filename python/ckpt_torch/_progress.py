@@ -5,6 +5,8 @@ import json
 import threading
 import time
 
+from . import _files
+
 SECONDS_QUIET = 2  # between two lines, and before the first
 
 
@@ -35,8 +37,7 @@ class Progress:
         taken = self._phase and time.monotonic() - self._start
         if self._ops and taken > SECONDS_QUIET / 4:
             with contextlib.suppress(OSError):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.write_text(json.dumps({**self._pace(), self._phase: taken / self._ops}))
+                _files.replace(self._path, json.dumps({**self._pace(), self._phase: taken / self._ops}).encode())
         self._start, self._ops, self._phase = time.monotonic(), ops, name
 
     def _pace(self):

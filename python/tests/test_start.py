@@ -11,6 +11,7 @@ import threading
 import pytest
 import torch
 from steps import DEVICE, LEAST, check, compiled, differences
+from test_plans import WithLoss
 from test_same_bits import CASES
 from torch import nn
 
@@ -220,6 +221,48 @@ def test_a_long_start_says_what_it_does_and_how_long_it_will(monkeypatch, capsys
     torch._dynamo.reset()
     compiled(net(), LEAST, quiet=False)(X)
     assert "ckpt: tracing" in capsys.readouterr().out
+
+
+def test_what_one_plan_learned_another_does_not_take_for_granted():
+    model, labels = WithLoss().to(DEVICE), torch.arange(64).to(DEVICE)
+    x = torch.randn(64, 32).to(DEVICE)
+    run = compiled(model, "100%")
+    for there in False, False, True:  # the second one knows that logits get no gradient, and so does the third
+        if not there:
+            model.zero_grad()
+        run(x, labels)["loss"].backward()
+    torch._dynamo.reset()
+    eager, run = copy.deepcopy(model), compiled(model, "100%")
+    for network, call in (eager, eager), (model, run):
+        for p, q in zip(network.parameters(), eager.parameters()):
+            p.grad = torch.ones_like(q)
+        out = call(x, labels)
+        (out["loss"] + out["logits"].square().sum()).backward()
+    assert not [n for (n, p), q in zip(model.named_parameters(), eager.parameters()) if not torch.allclose(p.grad, q.grad)]
+
+
+def test_any_way_to_choose_precisions(own_folder):
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        assert not loaded(net()) and loaded(net())
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
+def test_whatever_new_files_of_the_user_may_be(own_folder):
+    before = os.umask(0o002)
+    try:
+        assert not loaded(net()) and loaded(net())
+    finally:
+        os.umask(before)
+
+
+def test_no_rests_of_what_could_not_be_written(own_folder, monkeypatch):
+    def full(*paths):
+        raise OSError("no space")
+    monkeypatch.setattr(os, "replace", full)
+    assert not loaded(net()) and not list(own_folder.iterdir())
 
 
 def test_the_oldest_go(own_folder, monkeypatch):
