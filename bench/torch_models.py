@@ -145,7 +145,7 @@ def main():
             report = ckpt_torch.report(run)
             found[share] = report.predicted_peak_bytes
             seconds = report.seconds
-            print(f"| {name} | {len(report._step.graph["ops"])} | { {1: 'keep-all', 0: 'least'}.get(share) or f'{share:.0%} between'} "
+            print(f"| {name} | {len(report._step.graph['ops'])} | { {1: 'keep-all', 0: 'least'}.get(share) or f'{share:.0%} between'} "
                   f"| {'yes' if same else 'NO'} | {report.predicted_peak_bytes / 1e6:.2f} "
                   f"| {report.predicted_peak_bytes / found[1]:.1%} | {report.measured_peak_bytes / report.predicted_peak_bytes - 1:+.2%} "
                   f"| {report.overhead:+.1%} | {seconds['all'] - seconds['measuring'] - seconds['planning']:.1f}, "

@@ -5,7 +5,6 @@ import re
 
 import torch
 
-
 _library = torch.library.Library("ckpt", "DEF")
 _library.define("state(Device device) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
 _library.define("mask(Tensor x, float keep) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))

@@ -80,5 +80,3 @@ def code_of(module):
             lines.append(" = ".join(dead) + " = None")
     constants.source = "def run(args):\n" + "".join(f"    {line}\n" for line in lines)
     return constants
-
-
