@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Peak and time of a PyTorch training step on the CPU: eager, a checkpoint around each block, Hugging Face's own, PyTorch's
-activation_memory_budget, and this project's backend at five budgets, one of them the peak of the checkpoints.
+activation_memory_budget, and this project's backend at five budgets, one of them the peak of the checkpoints, with the kernels
+of eager (ckpt) and with Inductor's (fused).
 
     bench/torch_rivals.py measure FILE MODEL... [--rounds N] [--small] [--no-inductor]
     bench/torch_rivals.py draw FILE... PICTURE.svg
@@ -42,9 +43,11 @@ def apart(model, name):
 class Method:
     """One way to train: its peak, its memory over time, the times of its rounds."""
 
-    def __init__(self, name, run, of):
+    def __init__(self, name, run, of, settled=lambda: True):
         self.name, self.run, self.of, self.times = name, run, of, []
         for _ in range(3):
+            self.step()
+        while not settled():
             self.step()
         self.peak, self.curve = self._memory()
 
@@ -91,20 +94,25 @@ class Comparison:
         self.model.train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, foreach=False)
 
-    def add(self, name, change):
-        """change: a function of a copy of the model, with the same parameters, to what is called in its place."""
+    def add(self, name, change, settled=lambda: True):
+        """A method.
+
+        change    a function of a copy of the model, with the same parameters, to what is called in its place
+        settled   whether its steps stay as they are
+        """
         shared = [*self.model.parameters(), *self.model.buffers()]
         model = copy.deepcopy(self.model, {id(x): x for x in shared})
-        method = Method(name, change(model), self)
+        method = Method(name, change(model), self, settled)
         self.methods.append(method)
         print(f"{self.name}: {name}: {method.peak / 1e6:.1f} MB", flush=True)
         return method
 
-    def ours(self, name, budget):
+    def ours(self, name, budget, **more):
         import ckpt_torch
         import torch
-        options = {"budget": budget, "infeasible": "least", "quiet": True, "optimizer": self.optimizer}
-        method = self.add(name, lambda m: torch.compile(apart(m, name), backend=ckpt_torch.backend, options=options))
+        options = {"budget": budget, "infeasible": "least", "quiet": True, "optimizer": self.optimizer, **more}
+        method = self.add(name, lambda m: torch.compile(apart(m, name), backend=ckpt_torch.backend, options=options),
+                          lambda: ckpt_torch._backend.newest(self.model.parameters()).settled)
         method.report = ckpt_torch.report(self.model)
 
     def prepare(self, inductor):
@@ -120,6 +128,8 @@ class Comparison:
             with torch._functorch.config.patch(activation_memory_budget=share):
                 name = f"compiled {share:g}"
                 self.add(name, lambda m, name=name: torch.compile(apart(m, name)))
+        for name, budget in (("100%", "100%"), ("80%", "80%"), ("60%", "60%"), ("as each block", f"{block.peak}B"), ("least", "1%")) if inductor else ():
+            self.ours(f"fused {name}", budget, inner="inductor")
 
     def time(self, rounds):
         for _ in range(rounds):
@@ -158,7 +168,7 @@ def show(found, rounds):
                   f"| {1e3 * m['least_seconds']:.0f} | {m['seconds'] / eager['seconds'] - 1:+.1%} | {'' if planned is None else f'{planned:+.1%}'} |")
 
 
-COLOURS = {"eager": "#1a1a1a", "each block": "#d55e00", "Hugging Face's": "#cc79a7", "compiled": "#009e73", "ckpt": "#0072b2"}  # Okabe and Ito
+COLOURS = {"eager": "#1a1a1a", "each block": "#d55e00", "Hugging Face's": "#cc79a7", "compiled": "#009e73", "ckpt": "#0072b2", "fused": "#56b4e9"}  # Okabe and Ito
 
 
 class Picture:
@@ -221,7 +231,8 @@ def draw(options):
             picture.text(64, top + high - 10 - 14 * i, m["name"], fill=colour_of(m["name"]))
         at = picture.panel(470, top, 410, high, "time of a step, ms, over its peak", "MB", around(peaks), around(seconds))
         points = [at(x, y) for x, y in zip(peaks, seconds)]
-        picture.line([p for p, m in zip(points, methods) if m["name"].startswith("ckpt")], COLOURS["ckpt"], 1)
+        for ours in "ckpt", "fused":
+            picture.line([p for p, m in zip(points, methods) if m["name"].startswith(ours)], COLOURS[ours], 1)
         taken = [(x - 5, y, 10) for x, y in points]
         for (x, y), m in zip(points, methods):
             picture.mark(x, y, colour_of(m["name"]), f"{m['name']}: {m['peak_bytes'] / 1e6:.1f} MB, {1e3 * m['seconds']:.0f} ms")
