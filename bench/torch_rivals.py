@@ -232,7 +232,7 @@ def draw(options):
         at = picture.panel(470, top, 410, high, "time of a step, ms, over its peak", "MB", around(peaks), around(seconds))
         points = [at(x, y) for x, y in zip(peaks, seconds)]
         for ours in "ckpt", "fused":
-            picture.line([p for p, m in zip(points, methods) if m["name"].startswith(ours)], COLOURS[ours], 1)
+            picture.line(sorted(p for p, m in zip(points, methods) if m["name"].startswith(ours)), COLOURS[ours], 1)
         taken = [(x - 5, y, 10) for x, y in points]
         for (x, y), m in zip(points, methods):
             picture.mark(x, y, colour_of(m["name"]), f"{m['name']}: {m['peak_bytes'] / 1e6:.1f} MB, {1e3 * m['seconds']:.0f} ms")
