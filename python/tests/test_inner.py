@@ -88,6 +88,29 @@ def test_what_stays_inside_of_kernels_takes_no_memory():
         assert abs(report.measured_peak_bytes / report.predicted_peak_bytes - 1) < 0.02
 
 
+def test_convolutions_and_batch_norm():
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = nn.Sequential(*[layer for i in range(4) for layer in (nn.Conv2d(8 if i else 3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())],
+                          nn.Flatten(), nn.Linear(8 * 32 * 32, 10), nn.LogSoftmax(1))
+    x, reference = torch.randn(4, 3, 32, 32), copy.deepcopy(model)
+    losses = []
+    for net, run in ((reference, torch.compile(reference)), (model, torch.compile(model, backend="ckpt", options={
+            "budget": "80%", "infeasible": "least", "inner": "inductor", "quiet": True}))):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(STEPS):
+            loss = run(x)[:, 0].mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            del loss
+    assert torch.allclose(torch.tensor(losses[:STEPS]), torch.tensor(losses[STEPS:]), rtol=1e-4)
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(model.buffers(), reference.buffers()))
+    report = ckpt_torch.report(model)
+    assert report.recomputed and report.measured_peak_bytes <= report.budget_bytes
+
+
 class Draws(nn.Module):
     """Random ops that are recomputed beyond dropout."""
 
