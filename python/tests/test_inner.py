@@ -78,14 +78,15 @@ def planned(model, x, **options):
     return ckpt_torch.report(run)
 
 
-def test_what_stays_inside_of_kernels_takes_no_memory():
+def test_what_stays_inside_of_kernels_takes_no_memory(monkeypatch):
     torch.manual_seed(0)
     model, x = Decoder(width=64, words=2000), torch.randint(0, 2000, (8, 64))
-    scores = 8 * 64 * 2000 * 4  # bytes: eager keeps them, their log-softmax, and the gradient
-    eager, inductor = planned(model, x, budget="100%"), planned(model, x, budget="100%", inner="inductor")
-    assert inductor.keep_all_peak_bytes < eager.keep_all_peak_bytes - 0.9 * scores
-    for report in inductor, planned(model, x, budget="80%", inner="inductor"):
+    known = [planned(model, x, budget=budget, inner="inductor") for budget in ("100%", "80%")]
+    for report in known:
         assert abs(report.measured_peak_bytes / report.predicted_peak_bytes - 1) < 0.02
+    monkeypatch.setattr(ckpt_torch._inductor, "_schedule", lambda half, backward: (set(), set()))
+    unknown = planned(model, x, budget="100%", inner="inductor")
+    assert unknown.keep_all_peak_bytes > 1.02 * known[0].keep_all_peak_bytes
 
 
 def test_convolutions_and_batch_norm():
