@@ -159,7 +159,14 @@ class Joint:
                 backward = True
 
     def _last_forward(self, graph):
-        wanted = {n for n in self.fwd if isinstance(n, Node)}
+        wanted, ahead = set(), [n for n in self.fwd if isinstance(n, Node)]
+        while ahead:  # a view may stand behind backward: what it is of counts
+            node = ahead.pop()
+            inside = {s for n in node.all_input_nodes for s in storages(n)}
+            if node.op == "call_function" and storages(node) and storages(node).keys() <= inside:
+                ahead += node.all_input_nodes
+            else:
+                wanted.add(node)
         last = None
         for node in graph.nodes:
             if node in wanted or node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward") or (

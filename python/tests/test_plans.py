@@ -312,6 +312,34 @@ def test_what_is_left_without_a_tangent_is_what_autograd_traces_without_it(kind,
     assert found[0][0] == found[1][0] and all(map(torch.equal, found[0][1], found[1][1]))
 
 
+class Views(nn.Module):
+    """Its outputs are what it wrote in place, one as a view, which PyTorch makes anew behind backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x):
+        y = self.a(x)
+        return self.b(y), (y * 2).add_(1).relu_(), (y * 3).view(-1).mul_(2).relu_().view(64, 32)
+
+
+@pytest.mark.parametrize("asked", [(0,), (1,), (0, 2)])
+def test_outputs_that_were_written_in_place(asked, monkeypatch):
+    monkeypatch.setattr(_cache, "load", lambda key: None)
+    monkeypatch.setattr(_trace, "without", lambda *arguments: False)  # the next plan is of a graph with detached outputs
+    model = Views()
+    eager, run = copy.deepcopy(model), compiled(model, "80%")
+    for _ in range(3):
+        for network, call in (eager, eager), (model, run):
+            network.zero_grad()
+            out = call(X)
+            sum(out[i].square().sum() for i in asked).backward()
+        assert all(p.grad is None or not p.grad.any() if q.grad is None else torch.equal(p.grad, q.grad)
+                   for p, q in zip(model.parameters(), eager.parameters()))
+    assert len(ckpt_torch.report(run)._step.known.unused) == 3 - len(asked)
+
+
 def test_outputs_that_get_gradients_by_turns():
     labels, model = torch.arange(64), WithLoss()
     run = compiled(model, "100%", unused=False)
