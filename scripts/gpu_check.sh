@@ -654,9 +654,10 @@ if asked inject; then
         --device "${device%%:*}" --runs $((dry ? 1 : 2)) "${tiny[@]:0:$((dry))}"
 fi
 
-# The PyTorch package: the bits of eager, beside PyTorch's own ways; then an arena, from which every allocation of a
-# step must have come; then copies to the host; then steps recorded as CUDA graphs, of a batch that is small enough for
-# the host to limit it, and their tests where there is pytest. The row has the last line of those.
+# The PyTorch package: the bits of eager, beside PyTorch's own ways; plans with Inductor's kernels beside torch.compile;
+# steps recorded as CUDA graphs, of a batch that is small enough for the host to limit it; an arena, from which every
+# allocation of a step must have come; copies to the host; tests of recording where there is pytest. The row has the last
+# line of those.
 pytorch() {
     set -e -o pipefail
     mkdir -p "$results/pytorch" && cd "$results/pytorch"
@@ -666,12 +667,13 @@ pytorch() {
     "${run[@]}" "${rivals[@]}" --json gpt2.json | tee gpt2.txt
     ! grep 'bits of .* differ' gpt2.txt || exit 1
     [ $dry = 0 ] || return 0
-    "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
-    [ "$(grep -c "'missed': 0" gpt2-arena.txt)" = 2 ] || { echo "the arena missed allocations, or there is none"; exit 1; }
-    "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
+    "${run[@]}" --no-bits --rounds 2 --rivals eager,compile --budgets 100%,60% --options '{"inner": "inductor"}' --json gpt2-inductor.json | tee gpt2-inductor.txt
     "${run[@]}" --batch 1 --rounds 2 --rivals eager --budgets 100%,70% --options '{"capture": true}' --json gpt2-capture.json | tee gpt2-capture.txt
     ! grep 'bits of .* differ' gpt2-capture.txt || exit 1
     [ "$(grep -c 'held by graphs' gpt2-capture.txt)" = 2 ] || { echo "not every budget was captured"; exit 1; }
+    "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
+    [ "$(grep -c "'missed': 0" gpt2-arena.txt)" = 2 ] || { echo "the arena missed allocations, or there is none"; exit 1; }
+    "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
     ! "$python" -c 'import pytest' 2>/dev/null ||
         CKPT_TEST_DEVICE=cuda PYTHONPATH=$root/python "$python" -m pytest "$root/python/tests/test_capture.py" 2>&1 | tail -20
 }

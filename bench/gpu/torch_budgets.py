@@ -48,7 +48,9 @@ class Method:
         self.net, self.batch, self.optimizer = torch_models.make(kind, variables, job.device)
         self.net.blocks.recomputed = recomputed
         self.call = make(self.net, self.optimizer)
-        for _ in range(12 if job.options.get("capture") else 4):  # until it is recorded, and its budget holds with what graphs hold
+        for i in range(16):  # until the budget holds, and what is to be recorded is
+            if i >= 4 and not (name.startswith("ckpt") and not ckpt_torch._backend.newest(self.net.parameters()).settled):
+                break
             self.step()
         self.peak = self.measure() if job.device == "cuda" else None
 
