@@ -266,7 +266,7 @@ class Step:
                 warnings.warn(self.plan.warning, stacklevel=2)
             self._tell("" if known != Learned() or newest(p() for p in self.parameters) is None
                        else f"another plan, for inputs {shapes(args)}: ")
-            steps.append(weakref.ref(self))
+            steps[:] = [*(of for of in steps if of() is not None), weakref.ref(self)]
 
     def __call__(self, args):
         outputs = self.run(*args)
