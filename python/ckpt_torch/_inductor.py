@@ -1,9 +1,9 @@
 """Inductor's kernels under a plan.
 
-What is planned is what torch.compile alone would run: PyTorch's own partitioner says what backward computes anew because
-it fuses, and Inductor's scheduler says which values its kernels write to memory. A value that stays inside kernels is
-computed wherever it is read, as a view is. What the planner keeps or recomputes are the others; the plan that keeps all of
-them is torch.compile's own. Then each half of the plan is given to Inductor as the plan orders it.
+What is planned is what torch.compile alone would run, but for the patterns that Inductor looks for in each half: PyTorch's
+own partitioner says what backward computes anew because it fuses, and Inductor's scheduler says which values its kernels
+write to memory. A value that stays inside kernels is computed wherever it is read, as a view is. What the planner keeps or
+recomputes are the others. Then each half of the plan is given to Inductor as the plan orders it.
 
 Inductor may fuse a half otherwise than it did before, and reorder it: bits are not those of eager, and the peak is known
 when it is measured.
@@ -144,12 +144,10 @@ def compile_graph(module, inputs, backward, inference):
         FakeTensorProp(half, mode).propagate_dont_convert_inputs(*inputs)
     if not any(RECOMPUTED in node.meta for node in half.graph.nodes):  # as Inductor likes
         return _compile(half, inputs, backward, inference)
-    planned = _as_planned(half.graph)
-    from torch._inductor import choices, config
-    keyed = hasattr(choices, "inductor_choices_cache_key")  # before PyTorch 2.15 its cache does not see other choices
-    with V.set_choices_handler(planned), config.patch(
-            reorder_for_peak_memory=False, _pre_fusion_custom_pass=_InOrder(),
-            **{"inductor_choices_class": lambda: planned} if keyed else {"fx_graph_cache": False}):
+    from torch._inductor import config
+    # PyTorch keeps compiled graphs by their nodes, which do not say what is recomputed: of these it keeps none.
+    with V.set_choices_handler(_as_planned(half.graph)), config.patch(
+            reorder_for_peak_memory=False, _pre_fusion_custom_pass=_in_order, fx_graph_cache=False):
         return _compile(half, inputs, backward, inference)
 
 
@@ -165,9 +163,6 @@ def _as_planned(graph):
             recomputed.add(node.name)
 
     class AsPlanned(InductorChoices):
-        def uuid(self):
-            return "ckpt", tuple(spans.items()), tuple(sorted(recomputed))
-
         @staticmethod
         def can_fuse(scheduler, one, other, score):
             names = {_origin(n, spans) for kernel in (one, other) for n in kernel.get_nodes()} - {None}
@@ -190,21 +185,16 @@ def _origin(scheduler_node, order):
     return max((n.name for n in node.get_origins() if n.name in order), key=order.get, default=None)
 
 
-class _InOrder:
-    """For Inductor's scheduler: its nodes in the order of the graph, which is the plan's. It has them in the order in which
-    it found that it must write their values."""
-
-    def uuid(self):
-        return "ckpt in order"
-
-    def __call__(self, nodes):
-        from torch._inductor.virtualized import V
-        place = {node.name: i for i, node in enumerate(V.graph.module.graph.nodes)}
-        first = {node: place.get(_origin(node, place), 0) for node in nodes}
-        nodes = nodes[0].scheduler.topological_sort_schedule(sorted(nodes, key=first.get)) if nodes else nodes
-        for i, node in enumerate(nodes):
-            node.min_order = node.max_order = i
-        return nodes
+def _in_order(nodes):
+    """Nodes of Inductor's scheduler in the order of the graph, which is the plan's. It has them in the order in which it found
+    that it must write their values."""
+    from torch._inductor.virtualized import V
+    place = {node.name: i for i, node in enumerate(V.graph.module.graph.nodes)}
+    first = {node: place.get(_origin(node, place), 0) for node in nodes}
+    nodes = nodes[0].scheduler.topological_sort_schedule(sorted(nodes, key=first.get)) if nodes else nodes
+    for i, node in enumerate(nodes):
+        node.min_order = node.max_order = i
+    return nodes
 
 
 def _compile(graph_module, inputs, backward, inference):
@@ -214,6 +204,7 @@ def _compile(graph_module, inputs, backward, inference):
     # Backward, traced already, expects what forward saves in the strides that it was traced with.
     output.meta["user_visible_output_idxs"] = [
         i for i, n in enumerate(pytree.arg_tree_leaves(*output.args)) if isinstance(n, Node)]
+    # Its patterns would join a product with a sum that comes later, and so move the product.
     with _random_is_eagers(), config.patch(pattern_matcher=False), torch.no_grad(), _constants_are_taken(detect_fake_mode(inputs)):
         return compile_fx_inner(graph_module, inputs, is_backward=backward, is_inference=inference, layout_opt=False)
 
