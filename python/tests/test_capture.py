@@ -90,6 +90,16 @@ def captured(model, budget="150%", **options):  # room for segments of a pool
     return compiled(model, budget, **{"capture": True, **options})
 
 
+def beside_eager(*more):
+    """A model, the same one in eager, and the first one captured."""
+    model = deep(*more)
+    return model, copy.deepcopy(model), captured(model)
+
+
+def same_gradients(one, other):
+    return all(torch.equal(p.grad, q.grad) for p, q in zip(one.parameters(), other.parameters()))
+
+
 def was_recorded(run, trees):
     report = ckpt_torch.report(run)
     assert report.not_captured is None and report.held_bytes
@@ -112,10 +122,8 @@ def test_as_eager(budget, accumulate, trees):
 
 
 def test_masks_are_those_of_eager(trees):
-    model = deep(nn.Dropout(0.2))
-    eager = copy.deepcopy(model)
+    model, eager, run = beside_eager(nn.Dropout(0.2))  # keeps everything, so it draws nothing again
     wanted = train(eager, torch.compile(eager, backend="eager"), (X,))
-    run = captured(model)  # keeps everything, so it draws nothing again
     assert not differences(wanted, train(model, run, (X,)))
     was_recorded(run, trees)
 
@@ -172,21 +180,17 @@ def test_outputs_and_gradients_outlive_the_next_step(trees):
 
 
 def test_gradients_that_are_zeroed_in_place(trees):
-    model = deep()
-    eager = copy.deepcopy(model)
-    run = captured(model)
+    model, eager, run = beside_eager()
     for _ in range(5):
         for network, call in (eager, eager), (model, run):
             network.zero_grad(set_to_none=False)
             loss_of(call(X)).backward()
-        assert all(torch.equal(p.grad, q.grad) for p, q in zip(eager.parameters(), model.parameters()))
+        assert same_gradients(eager, model)
     was_recorded(run, trees)
 
 
 def test_a_second_forward_before_backward(trees):
-    model = deep()
-    eager = copy.deepcopy(model)
-    run = captured(model)
+    model, eager, run = beside_eager()
     for _ in range(5):
         for network, call in (eager, eager), (model, run):
             network.zero_grad()
@@ -196,14 +200,12 @@ def test_a_second_forward_before_backward(trees):
             fourth = loss_of(call(X * 4))
             first.backward()
             (third + fourth).backward()
-        assert all(torch.equal(p.grad, q.grad) for p, q in zip(eager.parameters(), model.parameters()))
+        assert same_gradients(eager, model)
     assert any(step().held_bytes for step in ckpt_torch._backend.steps if step()), "no step was recorded"
 
 
 def test_a_forward_that_gets_no_backward(trees):
-    model = deep()
-    eager = copy.deepcopy(model)
-    run = captured(model)
+    model, eager, run = beside_eager()
     for step in range(8):
         for network, call in (eager, eager), (model, run):
             network.zero_grad()
@@ -211,7 +213,7 @@ def test_a_forward_that_gets_no_backward(trees):
             if step % 3 < 2:
                 loss.backward()
             del loss
-        assert step % 3 == 2 or all(torch.equal(p.grad, q.grad) for p, q in zip(eager.parameters(), model.parameters()))
+        assert step % 3 == 2 or same_gradients(eager, model)
     was_recorded(run, trees)
 
 
@@ -229,14 +231,12 @@ def test_two_models_take_turns(trees):
         for (first, second), calls in (eager, eager), (models, runs):
             first.zero_grad(), second.zero_grad()
             loss_of(calls[1](calls[0](X))).backward()
-        assert all(torch.equal(p.grad, q.grad) for p, q in zip(nn.ModuleList(eager).parameters(), nn.ModuleList(models).parameters()))
+        assert same_gradients(nn.ModuleList(eager), nn.ModuleList(models))
     assert ckpt_torch.report(runs[1])._step.capture._calls and ckpt_torch.report(runs[0]).not_captured == "its plan was replaced"
 
 
 def test_weights_that_move_are_not_recorded_again(trees):
-    model = deep()
-    eager = copy.deepcopy(model)
-    run = captured(model)
+    model, eager, run = beside_eager()
     for step in range(6):
         if step == 4:
             for p in model.parameters():
@@ -244,7 +244,7 @@ def test_weights_that_move_are_not_recorded_again(trees):
         for network, call in (eager, eager), (model, run):
             network.zero_grad()
             loss_of(call(X)).backward()
-        assert all(torch.equal(p.grad, q.grad) for p, q in zip(eager.parameters(), model.parameters()))
+        assert same_gradients(eager, model)
     assert "not where they were" in ckpt_torch.report(run).not_captured
 
 
