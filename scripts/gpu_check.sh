@@ -655,9 +655,8 @@ if asked inject; then
 fi
 
 # The PyTorch package: the bits of eager, beside PyTorch's own ways; plans with Inductor's kernels beside torch.compile;
-# steps recorded as CUDA graphs, of a batch that is small enough for the host to limit it; an arena, from which every
-# allocation of a step must have come; copies to the host; tests of recording where there is pytest. The row has the last
-# line of those.
+# steps recorded as CUDA graphs, of a batch that is small enough for the host to limit it, and tests of recording where
+# there is pytest; an arena, from which every allocation of a step must have come; copies to the host.
 pytorch() {
     set -e -o pipefail
     mkdir -p "$results/pytorch" && cd "$results/pytorch"
@@ -671,11 +670,11 @@ pytorch() {
     "${run[@]}" --batch 1 --rounds 2 --rivals eager --budgets 100%,70% --options '{"capture": true}' --json gpt2-capture.json | tee gpt2-capture.txt
     ! grep 'bits of .* differ' gpt2-capture.txt || exit 1
     [ "$(grep -c 'held by graphs' gpt2-capture.txt)" = 2 ] || { echo "not every budget was captured"; exit 1; }
+    ! "$python" -c 'import pytest' 2>/dev/null ||
+        CKPT_TEST_DEVICE=cuda PYTHONPATH=$root/python "$python" -m pytest "$root/python/tests/test_capture.py" 2>&1 | tail -20
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"arena": true}' --json gpt2-arena.json | tee gpt2-arena.txt
     [ "$(grep -c "'missed': 0" gpt2-arena.txt)" = 2 ] || { echo "the arena missed allocations, or there is none"; exit 1; }
     "${run[@]}" --no-bits --rivals eager --budgets 100%,70% --options '{"link": "measured"}' --json gpt2-link.json | tee gpt2-link.txt
-    ! "$python" -c 'import pytest' 2>/dev/null ||
-        CKPT_TEST_DEVICE=cuda PYTHONPATH=$root/python "$python" -m pytest "$root/python/tests/test_capture.py" 2>&1 | tail -20
 }
 export -f pytorch
 if asked pytorch; then torch_part pytorch "$(limit pytorch 150)" bash -c pytorch; fi
