@@ -18,7 +18,7 @@ typedef enum ckpt_choice { CKPT_UNSET = 0, CKPT_NO, CKPT_YES } ckpt_choice;
 typedef enum ckpt_attr_kind { CKPT_INT, CKPT_FLOAT, CKPT_BOOL, CKPT_STRING, CKPT_INTS } ckpt_attr_kind;
 
 /* One attribute of a layer as the file gives it. A CKPT_STRING may be a word ("tanh") or an expression
- * ("4*hidden"): whoever knows the op decides, and evaluates with ckpt_model_eval. Elements of a list,
+ * ("4*hidden"): whoever knows the op decides, and evaluates with ckpt_model_eval or ckpt_model_eval_real. Elements of a list,
  * expressions or integers, are already evaluated. */
 typedef struct ckpt_attr {
     const char *name;
@@ -54,7 +54,9 @@ typedef struct ckpt_layer {
 
 typedef struct ckpt_var {
     const char *name;
-    int64_t value;
+    int64_t value; /* true is 1, false 0 */
+    double real;
+    bool is_real; /* `real` is its value, and only float attributes and other real expressions can use it */
 } ckpt_var;
 
 typedef struct ckpt_model {
@@ -88,8 +90,10 @@ CKPT_MUST_USE ckpt_code ckpt_model_item(const ckpt_item *root, const char *const
 CKPT_MUST_USE ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_arena *out,
                                               const ckpt_model **changed, ckpt_err *err);
 
-/* Evaluate an integer expression over the model's vars: + - * / % ( ), 64-bit, division truncates; division by
- * zero and overflow are errors. */
+/* Evaluate an expression over the model's vars: C's operators + - * / % < <= > >= == != ! && || ?: ( ), and sqrt(x).
+ * Integers are of 64 bits; division by zero and overflow are errors. The first wants an integer. */
 CKPT_MUST_USE ckpt_code ckpt_model_eval(const ckpt_model *model, const char *expression, int64_t *value, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_model_eval_real(const ckpt_model *model, const char *expression, double *value,
+                                             ckpt_err *err);
 
 #endif

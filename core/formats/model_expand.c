@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/names.h"
+#include "core/formats/expression_impl.h"
 #include "core/formats/model_impl.h"
 
 enum { TEXT_MAX = 2 * CKPT_NAME_MAX + 2 };
@@ -63,15 +64,15 @@ static ckpt_code fail_in(const expander *x, const ckpt_entry *entry, int k, cons
     return ckpt_item_fail(&text, x->err, "%s", message);
 }
 
-/* `text` with every # replaced by the number of the copy. */
-static ckpt_code fill_number(const expander *x, const ckpt_entry *entry, int k, const scope *s, const char *text,
+/* `text` with every # replaced by `number`; -1: there is none. */
+static ckpt_code fill_number(const expander *x, const ckpt_entry *entry, int k, int64_t number, const char *text,
                              char filled[TEXT_MAX])
 {
     size_t length = 0;
     char message[200];
     filled[0] = '\0';
     for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '#' && s->outer == NULL) {
+        if (*c == '#' && number < 0) {
             snprintf(message, sizeof message, "found # in \"%.60s\", which has a meaning only in a repeated block",
                      text);
             return fail_in(x, entry, k, message);
@@ -82,7 +83,7 @@ static ckpt_code fill_number(const expander *x, const ckpt_entry *entry, int k, 
             return fail_in(x, entry, k, message);
         }
         if (*c == '#') {
-            length += (size_t)snprintf(filled + length, TEXT_MAX - length, "%lld", (long long)s->copy);
+            length += (size_t)snprintf(filled + length, TEXT_MAX - length, "%lld", (long long)number);
         } else {
             filled[length++] = *c;
             filled[length] = '\0';
@@ -127,16 +128,23 @@ static ckpt_ref make_ref(const expander *x, int number, int output)
     return number < inputs ? (ckpt_ref){-1 - number, output} : (ckpt_ref){number - inputs, output};
 }
 
-static ckpt_code resolve(const expander *x, const ckpt_entry *entry, int k, const scope *s, ckpt_ref *ref)
+/* The number that # stands for. */
+static int64_t copy_of(const scope *s)
 {
+    return s->outer != NULL ? s->copy : -1;
+}
+
+static ckpt_code resolve(const expander *x, const ckpt_entry *entry, int k, const scope *s, int64_t copy, ckpt_ref *ref)
+{
+    const char *const name = entry->in[k].name;
     char text[TEXT_MAX];
     char message[200];
     int output = 0;
     int number = -1;
-    CKPT_TRY(fill_number(x, entry, k, s, entry->in[k], text));
+    CKPT_TRY(fill_number(x, entry, k, copy, name, text));
     if (!split_output(text, &output)) {
         snprintf(message, sizeof message,
-                 "found \"%.60s\", wanted \"name\" or \"name:k\" with k the number of an output", entry->in[k]);
+                 "found \"%.60s\", wanted \"name\" or \"name:k\" with k the number of an output", name);
         return fail_in(x, entry, k, message);
     }
     if (strcmp(text, "^") == 0) {
@@ -157,22 +165,62 @@ static ckpt_code resolve(const expander *x, const ckpt_entry *entry, int k, cons
     }
     *ref = make_ref(x, number, output);
     if (ref->layer < 0 && output > 0) {
-        snprintf(message, sizeof message, "found \"%.60s\", but an input has no output number", entry->in[k]);
+        snprintf(message, sizeof message, "found \"%.60s\", but an input has no output number", name);
         return fail_in(x, entry, k, message);
+    }
+    return CKPT_OK;
+}
+
+/* Is the element or entry `item` there in this copy? */
+static ckpt_code holds(const expander *x, const ckpt_item *item, const char *when, const scope *s, bool *yes)
+{
+    ckpt_number value = {.integer = 1};
+    ckpt_item text;
+    if (when != NULL) {
+        const ckpt_code code =
+            ckpt_expression_eval(when, x->model->var, x->model->var_count, copy_of(s), &value, x->err);
+        if (code != CKPT_OK) {
+            return ckpt_item_find(item, "when", &text) ? ckpt_item_blame(&text, code, x->err) : code;
+        }
+    }
+    *yes = value.is_real ? value.real != 0 : value.integer != 0;
+    return CKPT_OK;
+}
+
+/* What in[k] stands for: one input, none, or as many as its "repeat" says. */
+static ckpt_code resolve_element(const expander *x, const ckpt_entry *entry, int k, const scope *s, ckpt_ref *in,
+                                 int *count)
+{
+    const ckpt_entry_in *const element = &entry->in[k];
+    ckpt_item array, item;
+    bool there = true;
+    if (element->when != NULL && ckpt_item_find(&entry->item, "in", &array)) {
+        ckpt_item_at(&array, k, &item);
+        CKPT_TRY(holds(x, &item, element->when, s, &there));
+    }
+    const int repeat = !there ? 0 : element->repeat < 0 ? 1 : element->repeat;
+    for (int j = 0; j < repeat; j++) {
+        CKPT_TRY(resolve(x, entry, k, s, element->repeat < 0 ? copy_of(s) : j, &in[*count]));
+        (*count)++;
     }
     return CKPT_OK;
 }
 
 static ckpt_code resolve_all(const expander *x, const ckpt_entry *entry, const scope *s, ckpt_layer *layer)
 {
-    ckpt_ref *const in = CKPT_NEW(x->out, ckpt_ref, entry->in != NULL ? entry->in_count : 1);
+    int64_t room = entry->in != NULL ? 0 : 1;
+    for (int k = 0; k < entry->in_count; k++) {
+        room += entry->in[k].repeat < 0 ? 1 : entry->in[k].repeat;
+    }
+    ckpt_ref *const in = CKPT_NEW(x->out, ckpt_ref, room);
     if (in == NULL) {
-        return CKPT_FAIL(x->err, CKPT_NO_MEMORY, "%.200s: no memory for %d inputs", x->model->source, entry->in_count);
+        return CKPT_FAIL(x->err, CKPT_NO_MEMORY, "%.200s: no memory for %lld inputs", x->model->source,
+                         (long long)room);
     }
     layer->in = in;
-    layer->in_count = entry->in_count;
+    layer->in_count = 0;
     for (int k = 0; k < entry->in_count; k++) {
-        CKPT_TRY(resolve(x, entry, k, s, &in[k]));
+        CKPT_TRY(resolve_element(x, entry, k, s, in, &layer->in_count));
     }
     if (entry->in == NULL) {
         if (x->model->layer_count == 0 && x->model->input_count == 0) {
@@ -192,7 +240,7 @@ static ckpt_code resolve_tie(const expander *x, const ckpt_entry *entry, const s
     if (entry->tie == NULL) {
         return CKPT_OK;
     }
-    CKPT_TRY(fill_number(x, entry, entry->in_count, s, entry->tie, text));
+    CKPT_TRY(fill_number(x, entry, entry->in_count, copy_of(s), entry->tie, text));
     const ckpt_ref ref = make_ref(x, look_up(x, s, text), 0);
     if (look_up(x, s, text) < 0 || ref.layer < 0) {
         snprintf(message, sizeof message, "found \"%.60s\", wanted a layer that stands before %.60s", text,
@@ -288,6 +336,11 @@ static ckpt_code expand_copy(expander *x, const ckpt_entry *block, int64_t copy,
 static ckpt_code expand(expander *x, const ckpt_entry *entry, int count, const scope *s)
 {
     for (int i = 0; i < count; i++) {
+        bool there = true;
+        CKPT_TRY(holds(x, &entry[i].item, entry[i].when, s, &there));
+        if (!there) {
+            continue;
+        }
         if (entry[i].op != NULL) {
             CKPT_TRY(add_layer(x, &entry[i], s));
             continue;
@@ -314,5 +367,8 @@ ckpt_code ckpt_model_expand(ckpt_model *model, const ckpt_entry *entry, int entr
         ckpt_names_add(&x.names, model->input[i].name, i); /* unique: the reader has seen to it */
     }
     const scope top = {.entry = -1, .stage = -1};
-    return expand(&x, entry, entry_count, &top);
+    CKPT_TRY(expand(&x, entry, entry_count, &top));
+    return model->layer_count > 0
+               ? CKPT_OK
+               : ckpt_item_fail(&entry[0].item, err, "no layer is left: what \"when\" says holds for none of them");
 }

@@ -10,13 +10,22 @@ enum {
     CKPT_NAME_MAX = 255,          /* bytes of a full layer name */
     CKPT_BLOCK_DEPTH_MAX = 16,    /* blocks inside blocks */
     CKPT_OUTPUT_NUMBER_MAX = 999, /* k of "name:k" */
+    CKPT_IN_REPEAT_MAX = 1000,    /* inputs that one element of "in" stands for */
 };
+
+/* One element of "in". */
+typedef struct ckpt_entry_in {
+    const char *name;
+    const char *when; /* NULL: always */
+    int repeat;       /* so many inputs, # their number; -1: one, # the number of the copy */
+} ckpt_entry_in;
 
 /* One element of a "layers" array. */
 typedef struct ckpt_entry {
     ckpt_item item; /* its parent is kept as long as the entry, for messages */
     ckpt_position at;
     const char *name;
+    const char *when; /* an expression; NULL: always */
     ckpt_choice checkpoint, offload;
     int stage; /* -1: unset */
 
@@ -24,7 +33,7 @@ typedef struct ckpt_entry {
     const char *op, *tie;
     const ckpt_attr *attr;
     int attr_count;
-    const char *const *in; /* NULL: not given */
+    const ckpt_entry_in *in; /* NULL: not given */
     int in_count;
 
     /* a block */

@@ -68,6 +68,40 @@ static const char *find_set(const reader *r, const char *name)
     return NULL;
 }
 
+static ckpt_code eval_var(const reader *r, const char *text, ckpt_var *var)
+{
+    ckpt_number number = {0};
+    CKPT_TRY(ckpt_expression_eval(text, r->model->var, r->model->var_count, -1, &number, r->err));
+    var->value = number.integer;
+    var->real = number.real;
+    var->is_real = number.is_real;
+    return CKPT_OK;
+}
+
+/* A number, true, false, or an expression over the vars so far. */
+static ckpt_code read_value(const reader *r, const ckpt_item *item, ckpt_var *var)
+{
+    bool flag = false;
+    switch (ckpt_item_type(item)) {
+    case CKPT_JSON_REAL: var->is_real = true; return ckpt_item_real(item, &var->real, r->err);
+    case CKPT_JSON_BOOL:
+        CKPT_TRY(ckpt_item_bool(item, &flag, r->err));
+        var->value = flag ? 1 : 0;
+        return CKPT_OK;
+    case CKPT_JSON_TEXT: {
+        const char *text = "";
+        CKPT_TRY(ckpt_item_text(item, r->scratch, &text, r->err));
+        const ckpt_code code = eval_var(r, text, var);
+        return code == CKPT_OK ? code : ckpt_item_blame(item, code, r->err);
+    }
+    case CKPT_JSON_INT:
+    case CKPT_JSON_NULL:
+    case CKPT_JSON_ARRAY:
+    case CKPT_JSON_OBJECT: break;
+    }
+    return ckpt_item_int(item, INT64_MIN, INT64_MAX, &var->value, r->err);
+}
+
 static ckpt_code read_var(const reader *r, const ckpt_item *item, ckpt_var *var)
 {
     if (!ckpt_expression_name(item->key)) {
@@ -78,10 +112,10 @@ static ckpt_code read_var(const reader *r, const ckpt_item *item, ckpt_var *var)
     if (var->name == NULL) {
         return no_memory(r, "a var");
     }
-    CKPT_TRY(read_number(r, item, INT64_MIN, INT64_MAX, &var->value));
+    CKPT_TRY(read_value(r, item, var));
     const char *const set = find_set(r, item->key);
     if (set != NULL) {
-        CKPT_TRY_WHILE(r->err, ckpt_model_eval(r->model, set, &var->value, r->err), "setting %.60s", item->key);
+        CKPT_TRY_WHILE(r->err, eval_var(r, set, var), "setting %.60s", item->key);
     }
     return CKPT_OK;
 }
@@ -275,22 +309,56 @@ static ckpt_code read_choice(const reader *r, const ckpt_item *object, const cha
     return CKPT_OK;
 }
 
+/* "when": an expression, true or false. */
+static ckpt_code read_when(const reader *r, const ckpt_item *object, const char **when)
+{
+    ckpt_item item;
+    bool yes = true;
+    if (!ckpt_item_find(object, "when", &item)) {
+        return CKPT_OK;
+    }
+    if (ckpt_item_type(&item) == CKPT_JSON_TEXT) {
+        return ckpt_item_text(&item, r->scratch, when, r->err);
+    }
+    CKPT_TRY(ckpt_item_bool(&item, &yes, r->err));
+    *when = yes ? NULL : "0";
+    return CKPT_OK;
+}
+
+/* A name, or an object with one. */
+static ckpt_code read_in(const reader *r, const ckpt_item *item, ckpt_entry_in *in)
+{
+    ckpt_item repeat;
+    int64_t count = -1;
+    in->repeat = -1;
+    if (ckpt_item_type(item) != CKPT_JSON_OBJECT) {
+        return ckpt_item_text(item, r->scratch, &in->name, r->err);
+    }
+    CKPT_TRY(ckpt_need_text(item, "name", r->scratch, &in->name, r->err));
+    CKPT_TRY(read_when(r, item, &in->when));
+    if (ckpt_item_find(item, "repeat", &repeat)) {
+        CKPT_TRY(read_number(r, &repeat, 0, CKPT_IN_REPEAT_MAX, &count));
+    }
+    in->repeat = (int)count;
+    return CKPT_OK;
+}
+
 static ckpt_code read_layer(const reader *r, ckpt_entry *entry)
 {
-    static const char *const known[] = {"name", "op", "in", "tie", "checkpoint", "offload", "stage", NULL};
+    static const char *const known[] = {"name", "op", "in", "tie", "when", "checkpoint", "offload", "stage", NULL};
     ckpt_item array;
     CKPT_TRY(ckpt_need_text(&entry->item, "op", r->out, &entry->op, r->err));
     CKPT_TRY(ckpt_member_text(&entry->item, "tie", NULL, r->scratch, &entry->tie, r->err));
     if (ckpt_item_find(&entry->item, "in", &array)) {
         CKPT_TRY(ckpt_item_array(&array, &entry->in_count, r->err));
-        const char **const in = CKPT_NEW(r->scratch, const char *, entry->in_count);
+        ckpt_entry_in *const in = CKPT_NEW(r->scratch, ckpt_entry_in, entry->in_count);
         if (in == NULL) {
             return no_memory(r, "a list");
         }
         for (int k = 0; k < entry->in_count; k++) {
-            ckpt_item text;
-            ckpt_item_at(&array, k, &text);
-            CKPT_TRY(ckpt_item_text(&text, r->scratch, &in[k], r->err));
+            ckpt_item item;
+            ckpt_item_at(&array, k, &item);
+            CKPT_TRY(read_in(r, &item, &in[k]));
         }
         entry->in = in;
     }
@@ -319,6 +387,7 @@ static ckpt_code read_entry(const reader *r, int depth, ckpt_entry *entry)
     int64_t stage = -1;
     CKPT_TRY(ckpt_item_object(&entry->item, r->err));
     CKPT_TRY(read_name(r, &entry->item, &entry->name));
+    CKPT_TRY(read_when(r, &entry->item, &entry->when));
     CKPT_TRY(read_choice(r, &entry->item, "checkpoint", &entry->checkpoint));
     CKPT_TRY(read_choice(r, &entry->item, "offload", &entry->offload));
     if (ckpt_item_find(&entry->item, "stage", &item)) {

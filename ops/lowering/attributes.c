@@ -5,10 +5,8 @@
 #include "ops/lowering/network_impl.h"
 
 static const char *const kind_wanted[] = {
-    [CKPT_INT] = "an integer or an expression",
-    [CKPT_FLOAT] = "a number",
-    [CKPT_BOOL] = "true or false",
-    [CKPT_STRING] = "a word",
+    [CKPT_INT] = "an integer or an expression",       [CKPT_FLOAT] = "a number or an expression",
+    [CKPT_BOOL] = "true, false or an expression",     [CKPT_STRING] = "a word",
     [CKPT_INTS] = "an integer or a list of integers",
 };
 
@@ -37,9 +35,11 @@ static ckpt_code convert(const ckpt_model *model, const ckpt_attr_spec *spec, co
                          ckpt_attr *attr, ckpt_err *err)
 {
     int64_t value = given->integer;
+    double real = given->kind == CKPT_INT ? (double)given->integer : given->real;
     const bool whole = given->kind == CKPT_INT || given->kind == CKPT_STRING;
-    if (given->kind == CKPT_STRING && (spec->kind == CKPT_INT || spec->kind == CKPT_INTS)) {
-        const ckpt_code code = ckpt_model_eval(model, given->string, &value, err);
+    if (given->kind == CKPT_STRING && spec->kind != CKPT_STRING) {
+        const ckpt_code code = spec->kind == CKPT_FLOAT ? ckpt_model_eval_real(model, given->string, &real, err)
+                                                        : ckpt_model_eval(model, given->string, &value, err);
         if (code != CKPT_OK) {
             ckpt_err_at(err, "\"%s\"", spec->name);
             return code;
@@ -59,10 +59,10 @@ static ckpt_code convert(const ckpt_model *model, const ckpt_attr_spec *spec, co
     } else if (spec->kind == CKPT_INTS && given->kind == CKPT_INTS) {
         attr->ints = given->ints;
         attr->int_count = given->int_count;
-    } else if (spec->kind == CKPT_FLOAT && (given->kind == CKPT_FLOAT || given->kind == CKPT_INT)) {
-        attr->real = given->kind == CKPT_INT ? (double)given->integer : given->real;
-    } else if (spec->kind == CKPT_BOOL && given->kind == CKPT_BOOL) {
-        attr->integer = given->integer != 0;
+    } else if (spec->kind == CKPT_FLOAT && (given->kind == CKPT_FLOAT || whole)) {
+        attr->real = real;
+    } else if (spec->kind == CKPT_BOOL && (given->kind == CKPT_BOOL || given->kind == CKPT_STRING)) {
+        attr->integer = value != 0;
     } else if (spec->kind == CKPT_STRING && given->kind == CKPT_STRING) {
         if (spec->words != NULL && !is_word(spec->words, given->string)) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is \"%s\", wanted one of %s", spec->name, given->string,

@@ -19,7 +19,7 @@ BROKEN = """
 model/format-number model/name-number model/no-layers model/empty-layers model/layer-no-name model/layer-no-op
 model/attribute-null model/attribute-object model/attribute-list model/in-text model/in-number model/repeat-and-op
 model/repeat-empty model/repeat-no-layers model/checkpoint-text model/offload-number model/optimizer-text
-model/optimizer-no-name model/vars-array model/var-real model/var-bad-name model/dtype-unknown model/input-dtype model/input-bfloat16
+model/optimizer-no-name model/vars-array model/var-null model/var-bad-name model/dtype-unknown model/input-dtype model/input-bfloat16
 model/input-rank model/input-bad-name model/input-no-shape model/layer-bad-name model/expression-empty
 profile/other-major profile/no-model profile/machine-text profile/link-zero profile/link-half profile/row-no-forward
 profile/median-missing profile/median-negative profile/median-real profile/bytes-text profile/threads-huge

@@ -217,6 +217,28 @@ static void test_expressions(void **state)
         {"(-9223372036854775807-1)/1", INT64_MIN},
         {"3037000499*3037000499", 9223372030926249001},
         {"0*-9223372036854775807", 0},
+        {"1<2", 1},
+        {"2<=1", 0},
+        {"batch==4", 1},
+        {"batch != 4", 0},
+        {"2>=2", 1},
+        {"1>2", 0},
+        {"1.5>1", 1},
+        {"!batch", 0},
+        {"!0+1", 2},
+        {"1+1==2", 1},
+        {"0||2", 1},
+        {"0||0", 0},
+        {"3&&2", 1},
+        {"1||0&&0", 1},
+        {"batch>3?hidden:1", 32},
+        {"0?1:0?2:3", 3},
+        {"1?0?1:2:3", 2},
+        {"0&&1/0", 0}, /* not evaluated */
+        {"1||1/0", 1},
+        {"1?2:1%0", 2},
+        {"0?9223372036854775807+1:2", 2},
+        {"0?sqrt(-1):1e307*10>1||0", 1},
     };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         ckpt_err err = {0};
@@ -240,6 +262,20 @@ static void test_expressions(void **state)
         {"1/0", CKPT_BAD_INPUT},
         {"1%(2-2)", CKPT_BAD_INPUT},
         {"1.5", CKPT_BAD_INPUT},
+        {"7%2.0", CKPT_BAD_INPUT},
+        {"1/0.0<1", CKPT_BAD_INPUT},
+        {"sqrt(4)", CKPT_BAD_INPUT},
+        {"sqrt(0-1)<1", CKPT_BAD_INPUT},
+        {"sqrt", CKPT_BAD_INPUT},
+        {"1e", CKPT_BAD_INPUT},
+        {"1?2", CKPT_BAD_INPUT},
+        {"1=1", CKPT_BAD_INPUT},
+        {"1<2<", CKPT_BAD_INPUT},
+        {"1<2<3", CKPT_BAD_INPUT},
+        {"1&1", CKPT_BAD_INPUT},
+        {"#", CKPT_BAD_INPUT},
+        {"1e999<1", CKPT_OVERFLOW},
+        {"1e308*1e308<1", CKPT_OVERFLOW},
         {"2^3", CKPT_BAD_INPUT},
         {"+1", CKPT_BAD_INPUT},
         {"9223372036854775808", CKPT_OVERFLOW},
@@ -258,6 +294,77 @@ static void test_expressions(void **state)
         const ckpt_code code = ckpt_model_eval(m, bad[i].text, &value, &err);
         CHECK(code == bad[i].code && value == 5, "%s: code %d: %s", bad[i].text, (int)code, err.msg);
     }
+}
+
+static void test_real_expressions(void **state)
+{
+    CKPT_TEST_ARENA(arena);
+    static const char text[] = "{\"format\": \"ckpt-model/1\", \"name\": \"m\", \"vars\": {\"eps\": 1e-5, \"theta\": "
+                               "5.0e5, \"flag\": true, \"off\": "
+                               "false, \"half\": \"theta/2\", \"n\": \"flag+off+1\", \"kv\": \"0\"}, \"layers\": [ { "
+                               "\"name\": \"a\", \"op\": \"o\", "
+                               "\"in\": [] } ] }";
+    static const char *const set[] = {"eps=2e-6", "kv=4"};
+    const ckpt_model *const m = read_text(text, set, 2, &arena);
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {
+        {"eps", 2e-6},       {"theta", 5e5},          {"half", 250000.0},     {"1/2", 0},
+        {"1/2.0", 0.5},      {"1.0/n", 0.5},          {"-eps", -2e-6},        {"2", 2},
+        {"kv-1.5", 2.5},     {"sqrt(16)*sqrt(4)", 8}, {"1/sqrt(kv)", 0.5},    {"1e3", 1000},
+        {"2*1.25e-1", 0.25}, {"flag?0.1:0", 0.1},     {"0.1+0.2", 0.1 + 0.2},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ckpt_err err = {0};
+        double value = 0;
+        CHECK_OK(ckpt_model_eval_real(m, good[i].text, &value, &err), err);
+        CHECK(value == good[i].value, "%s = %.17g, wanted %.17g", good[i].text, value, good[i].value);
+    }
+    ckpt_err err = {0};
+    int64_t value = 5;
+    assert_int_equal(ckpt_model_eval(m, "eps", &value, &err), CKPT_BAD_INPUT);
+    assert_string_equal(err.msg, "expression \"eps\" is the real number 2e-06, wanted an integer");
+    assert_int_equal(value, 5);
+    assert_true(m->var[0].is_real && !m->var[2].is_real && m->var[2].value == 1 && m->var[3].value == 0);
+}
+
+static void test_what_is_left_out(void **state)
+{
+    CKPT_TEST_ARENA(arena);
+    static const char text[] =
+        "{\"format\": \"ckpt-model/1\", \"name\": \"m\", \"vars\": {\"act\": 1, \"n\": 3},\n"
+        "\"inputs\": [ { \"name\": \"x\", \"shape\": [1] }, { \"name\": \"mask\", \"shape\": [1] } ], \"layers\": [\n"
+        "{ \"name\": \"first\", \"op\": \"o\", \"when\": \"act == 2\" },\n"
+        "{ \"name\": \"act\", \"op\": \"silu\", \"when\": \"act == 1\" },\n"
+        "{ \"name\": \"act\", \"op\": \"gelu\", \"when\": \"act != 1\" },\n"
+        "{ \"name\": \"h\", \"repeat\": \"n\", \"when\": \"n < 5\", \"layers\": [\n"
+        "{ \"name\": \"a\", \"op\": \"plain\", \"when\": \"# < 2\" },\n"
+        "{ \"name\": \"a\", \"op\": \"window\", \"when\": \"# >= 2\", \"in\": [\"^\", { \"name\": \"mask\", \"when\": "
+        "\"#\" } ] },\n"
+        "{ \"name\": \"b\", \"op\": \"o\", \"when\": \"# == 1\", \"in\": [ { \"name\": \"x\" }, { \"name\": \"mask\", "
+        "\"when\": false } ] } ] },\n"
+        "{ \"name\": \"all\", \"op\": \"concat\", \"in\": [ \"act\", { \"repeat\": \"n\", \"name\": \"h.#.a:1\", "
+        "\"when\": \"n < 5\" "
+        "}, { \"repeat\": 0, \"name\": \"nobody\" } ] },\n"
+        "{ \"name\": \"last\", \"op\": \"o\", \"when\": true } ] }";
+    const ckpt_model *const m = read_text(text, NULL, 0, &arena);
+    assert_int_equal(m->layer_count, 7);
+    assert_string_equal(layer_of(m, "act")->op, "silu");
+    check_reads(m, "act", "x:0");
+    assert_string_equal(layer_of(m, "h.1.a")->op, "plain");
+    assert_string_equal(layer_of(m, "h.2.a")->op, "window");
+    check_reads(m, "h.1.a", "h.0.a:0"); /* the layer before is the one that is there */
+    check_reads(m, "h.1.b", "x:0");
+    check_reads(m, "h.2.a", "h.1.b:0 mask:0");
+    check_reads(m, "all", "act:0 h.0.a:1 h.1.a:1 h.2.a:1");
+    check_reads(m, "last", "all:0");
+    static const char *const set[] = {"act=2", "n=7"};
+    const ckpt_model *const other = read_text(text, set, 2, &arena);
+    assert_int_equal(other->layer_count, 4);
+    assert_string_equal(other->layer[0].name, "first");
+    assert_string_equal(layer_of(other, "act")->op, "gelu");
+    check_reads(other, "all", "act:0");
 }
 
 /* Random expressions whose value is computed beside their text; small enough that nothing overflows. */
@@ -387,6 +494,8 @@ int main(void)
         cmocka_unit_test(test_set_overrides_vars),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_random_expressions),
+        cmocka_unit_test(test_real_expressions),
+        cmocka_unit_test(test_what_is_left_out),
         cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_a_million_layers_but_not_more),
