@@ -145,6 +145,7 @@ struct ckpt_op {
      * gradients, and nothing is copied (ops/lowering/lower_pass.c). */
     bool passes_gradient;
     bool planned_only; /* no kernel exists: opaque */
+    bool view;         /* always an alias (ckpt_node): no kernel is needed */
     uint64_t inplace;  /* bit k: output 0 may overwrite input k (same bytes, read element by element) */
     /* Bit k: grad_in[k] may overwrite in[k], which backward_in declares, when it is the only gradient of an input that
      * is wanted and it is written, not added (each element or row of in[k] is read before it is written). */

@@ -377,6 +377,22 @@ ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int 
     return CKPT_OK;
 }
 
+ckpt_code ckpt_node_axes(const ckpt_node *node, const char *name, int rank, uint64_t *axes, ckpt_err *err)
+{
+    const int count = ckpt_node_attr(node, name)->int_count;
+    uint64_t found = count > 0 ? 0 : (UINT64_C(1) << rank) - 1;
+    for (int i = 0; i < count; i++) {
+        const int64_t given = ckpt_node_int_at(node, name, i), axis = given < 0 ? given + rank : given;
+        if (axis < 0 || axis >= rank || (found >> axis & 1) != 0) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" has %lld, wanted each of %d dims at most once", name,
+                             (long long)given, rank);
+        }
+        found |= UINT64_C(1) << axis;
+    }
+    *axes = found;
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_node_int_between(const ckpt_node *node, const char *name, int64_t min, int64_t max, int64_t *value,
                                 ckpt_err *err)
 {

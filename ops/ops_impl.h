@@ -43,6 +43,9 @@ ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, i
 /* The dim an axis attribute names: -rank..rank-1, negative counts from the end. Input 0 has that rank. */
 ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int *axis, ckpt_err *err);
 
+/* The dims that a list of axes names, each once, as bits; a list that is not given names all of them. */
+ckpt_code ckpt_node_axes(const ckpt_node *node, const char *name, int rank, uint64_t *axes, ckpt_err *err);
+
 /* An integer attribute in min..max. */
 ckpt_code ckpt_node_int_between(const ckpt_node *node, const char *name, int64_t min, int64_t max, int64_t *value,
                                 ckpt_err *err);

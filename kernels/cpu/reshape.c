@@ -37,19 +37,15 @@ static void copy_reshaped(const ckpt_shape *from_shape, const ckpt_shape *to_sha
         return;
     }
     const ckpt_shape *const shape = to_shape->rank == 4 ? to_shape : from_shape;
-    ckpt_permutation permutation = {.rank = shape->rank};
     int64_t plain[CKPT_RANK_MAX], own[CKPT_RANK_MAX], step = 1;
     ckpt_shape_strides(shape, own);
     for (int d = shape->rank - 1; d >= 0; d--) {
         plain[d] = step;
         step *= shape->dim[d];
     }
-    for (int d = 0; d < shape->rank; d++) {
-        permutation.dim[d] = shape->dim[d];
-        permutation.from_stride[d] = from_shape->rank == 4 ? own[d] : plain[d];
-        permutation.to_stride[d] = to_shape->rank == 4 ? own[d] : plain[d];
-    }
-    ckpt_permute(&permutation, from, adds, to, threads);
+    const ckpt_walk walk = ckpt_walk_strided(shape->rank, shape->dim, from_shape->rank == 4 ? own : plain,
+                                             to_shape->rank == 4 ? own : plain);
+    ckpt_permute(&walk, from, adds, to, threads);
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)

@@ -1,45 +1,78 @@
-/* Copies elements into another order, for transpose and for reshape between rank 4 and other ranks. As on the CPU,
- * dimensions are sorted by the order of the destination, and neighbours that stay neighbours are merged. Then
+/* Copies elements to other places, as a walk says (kernels/walk.h): transpose, reshape between rank 4 and other ranks,
+ * slice, pad, roll, tile.
  *   - if the last dimension is the last on both sides, rows are copied, 16 bytes per access if all rows allow;
  *   - if two long dimensions change places, square tiles go through shared memory, so that both sides are accessed in
  *     runs of 32 elements; a row of a tile has an odd number of banks, so that its columns are in different banks;
  *   - if one of the two is short (channels of an image), a thread copies one element, in the order of the destination.
  *     Lines of the source are then read several times in short succession, from the caches.
- * The tensor is read once (twice if it adds) and written once, without arithmetic: bound by memory. */
+ * What is read is read once (twice if it adds) and the destination is written once, without arithmetic: bound by
+ * memory. */
 #ifndef CKPT_KERNELS_CUDA_PERMUTE_CUH
 #define CKPT_KERNELS_CUDA_PERMUTE_CUH
 
 #include "kernels/cuda/wide.cuh"
 
-enum { PERMUTE_THREADS = 256, PERMUTE_TILE = 64, PERMUTE_SHORT = 8 };
-
-/* An index space and the strides of its elements on both sides; both sides are dense. */
-struct permute_axis {
-    int64_t dim, from, to;
-};
-struct permute_axes {
-    int count;
-    permute_axis at[CKPT_RANK_MAX];
-};
-
-/* Offset in the source of the number-th index, last axis fastest; in the destination the offset is `number`. */
-__device__ static inline int64_t permute_source(const permute_axes &axes, int64_t number)
-{
-    int64_t from = 0;
-    for (int i = axes.count - 1; i > 0; i--) {
-        const quotient q = divide(number, axes.at[i].dim);
-        from += q.rest * axes.at[i].from;
-        number = q.whole;
-    }
-    return from + number * axes.at[0].from;
+extern "C" {
+#include "kernels/walk.h"
 }
 
-/* `axes` count accesses of N elements, strides count elements of the source. */
-template <typename T, int N>
-__global__ void permute_gather(int64_t items, permute_axes axes, bool adds, const T *from, T *to)
+enum { PERMUTE_THREADS = 256, PERMUTE_TILE = 64, PERMUTE_SHORT = 8 };
+
+/* The position of the source that position `at` of an axis reads; -1: none. */
+__device__ static inline int64_t permute_read(const ckpt_walk_axis &axis, int64_t at)
+{
+    at -= axis.first;
+    if (axis.wraps) {
+        return divide(at < 0 ? at + axis.length : at, axis.length).rest;
+    }
+    if (at >= 0 && axis.step > 1) {
+        const quotient q = divide(at, axis.step);
+        at = q.rest == 0 ? q.whole : -1;
+    }
+    return at < axis.length ? at : -1;
+}
+
+/* Offset in the source of the number-th index, last axis fastest; -1: it reads nothing. In the destination the offset is
+ * `number`. */
+template <bool PLAIN> __device__ static inline int64_t permute_source(const ckpt_walk &walk, int64_t number)
+{
+    int64_t from = walk.offset;
+    for (int i = walk.count - 1; i >= 0; i--) {
+        const quotient q = i > 0 ? divide(number, walk.axis[i].dim) : quotient{0, number};
+        const int64_t at = PLAIN ? q.rest : permute_read(walk.axis[i], q.rest);
+        if (at < 0) {
+            return -1;
+        }
+        from += at * walk.axis[i].from;
+        number = q.whole;
+    }
+    return from;
+}
+
+/* The last axis counts accesses of N elements; strides and `offset` count elements of the source. `spreads`: an access
+ * gets N times one element. */
+template <typename T, int N, bool PLAIN>
+__global__ void permute_gather(int64_t items, ckpt_walk walk, bool spreads, bool adds, const T *from, T *to)
 {
     for (int64_t item = first_item(); item < items; item += item_step()) {
-        wide<T, N> value = load_wide<N>(from + permute_source(axes, item));
+        const int64_t source = permute_source<PLAIN>(walk, item);
+        wide<T, N> value;
+        if (source < 0 && adds) {
+            continue;
+        }
+        if (source >= 0 && !spreads) {
+            value = load_wide<N>(from + source);
+        } else {
+            const T one = source < 0 ? from_float<T>(walk.fill) : from[source];
+            for (int j = 0; j < N; j++) {
+                value.at[j] = one;
+            }
+        }
+        if (!PLAIN && walk.factor != 1.0f) {
+            for (int j = 0; j < N; j++) {
+                value.at[j] = from_float<T>(walk.factor * to_float(value.at[j]));
+            }
+        }
         if (adds) {
             const wide<T, N> before = load_wide<N>(to + item * N);
             for (int j = 0; j < N; j++) {
@@ -52,9 +85,9 @@ __global__ void permute_gather(int64_t items, permute_axes axes, bool adds, cons
 
 /* `across` is dense in the source, `along` in the destination; `outer` are the others, in the destination's order. */
 struct permute_tiles {
-    permute_axis across, along;
+    ckpt_walk_axis across, along;
     int outer_count;
-    permute_axis outer[CKPT_RANK_MAX];
+    ckpt_walk_axis outer[CKPT_RANK_MAX];
     int64_t tiles, tiles_across, tiles_along; /* tiles: of all outer indices */
 };
 
@@ -96,111 +129,97 @@ template <typename T> __global__ void permute_transpose(permute_tiles work, bool
     }
 }
 
-/* Inserts an axis, slowest of the destination first; axes of length 1 are left out. */
-static inline void permute_add_axis(permute_axes *axes, int64_t dim, int64_t from, int64_t to)
-{
-    if (dim == 1) {
-        return;
-    }
-    int at = axes->count++;
-    for (; at > 0 && axes->at[at - 1].to < to; at--) {
-        axes->at[at] = axes->at[at - 1];
-    }
-    axes->at[at] = {dim, from, to};
-}
-
-/* Merges neighbours that stay neighbours; at least one axis is left. */
-static inline void permute_merge(permute_axes *axes)
-{
-    int merged = 0;
-    for (int i = 1; i < axes->count; i++) {
-        permute_axis *const last = &axes->at[merged];
-        const permute_axis next = axes->at[i];
-        if (last->from == next.dim * next.from && last->to == next.dim * next.to) {
-            *last = {last->dim * next.dim, next.from, next.to};
-        } else {
-            axes->at[++merged] = next;
-        }
-    }
-    if (axes->count == 0) {
-        axes->at[0] = {1, 1, 1};
-    }
-    axes->count = merged + 1;
-}
-
-static inline int64_t permute_count(const permute_axes *axes)
+static inline int64_t permute_count(const ckpt_walk *walk)
 {
     int64_t count = 1;
-    for (int i = 0; i < axes->count; i++) {
-        count *= axes->at[i].dim;
+    for (int i = 0; i < walk->count; i++) {
+        count *= walk->axis[i].dim;
     }
     return count;
 }
 
+/* The walk in accesses of `width` elements; false: rows do not allow it. */
+static inline bool permute_pack(ckpt_walk *walk, int64_t width, bool *spreads)
+{
+    ckpt_walk_axis *const last = &walk->axis[walk->count - 1];
+    *spreads = last->wraps && last->length == 1;
+    bool packs = last->dim % width == 0;
+    if (!*spreads) {
+        packs = packs && last->from == 1 && last->step == 1 && last->first % width == 0 && last->length % width == 0 &&
+                walk->offset % width == 0;
+        for (int i = 0; i < walk->count - 1; i++) {
+            packs = packs && walk->axis[i].from % width == 0;
+        }
+    }
+    if (packs) {
+        last->dim /= width;
+        last->first /= width;
+        last->length = *spreads ? 1 : last->length / width;
+        last->from = width;
+    }
+    return packs;
+}
+
 /* All copies except the exchange of two long axes. */
 template <typename T>
-static void permute_start_gather(const ckpt_cuda *cuda, const permute_axes *axes, bool adds, const T *from, T *to)
+static void permute_start_gather(const ckpt_cuda *cuda, const ckpt_walk *walk, bool adds, const T *from, T *to)
 {
     enum { WIDTH = pack<T>::count };
-    permute_axes own = *axes;
-    permute_axis *const last = &own.at[own.count - 1];
-    bool packs = last->from == 1 && last->dim % WIDTH == 0;
-    for (int i = 0; i < own.count - 1; i++) {
-        packs = packs && own.at[i].from % WIDTH == 0;
-    }
-    if (packs) {
-        last->dim /= WIDTH;
-        last->from = WIDTH;
-    }
+    ckpt_walk own = *walk;
+    bool spreads = false;
+    const bool packs = permute_pack(&own, WIDTH, &spreads);
+    const auto kernel = packs ? (own.plain ? permute_gather<T, WIDTH, true> : permute_gather<T, WIDTH, false>)
+                              : (own.plain ? permute_gather<T, 1, true> : permute_gather<T, 1, false>);
     const int64_t items = permute_count(&own);
-    const int grid = grid_for(cuda, items, PERMUTE_THREADS);
-    if (packs) {
-        CKPT_LAUNCH(cuda, (permute_gather<T, WIDTH>), grid, PERMUTE_THREADS, 0, items, own, adds, from, to);
-    } else {
-        CKPT_LAUNCH(cuda, (permute_gather<T, 1>), grid, PERMUTE_THREADS, 0, items, own, adds, from, to);
-    }
+    CKPT_LAUNCH(cuda, kernel, grid_for(cuda, items, PERMUTE_THREADS), PERMUTE_THREADS, 0, items, own, spreads, adds,
+                from, to);
 }
 
 template <typename T>
-static void permute_start_tiles(const ckpt_cuda *cuda, const permute_axes *axes, int dense, bool adds, const T *from,
+static void permute_start_tiles(const ckpt_cuda *cuda, const ckpt_walk *walk, int dense, bool adds, const T *from,
                                 T *to)
 {
     permute_tiles work = {};
-    work.across = axes->at[dense];
-    work.along = axes->at[axes->count - 1];
+    work.across = walk->axis[dense];
+    work.along = walk->axis[walk->count - 1];
     work.tiles_across = (work.across.dim + PERMUTE_TILE - 1) / PERMUTE_TILE;
     work.tiles_along = (work.along.dim + PERMUTE_TILE - 1) / PERMUTE_TILE;
     work.tiles = work.tiles_across * work.tiles_along;
-    for (int i = 0; i < axes->count - 1; i++) {
+    for (int i = 0; i < walk->count - 1; i++) {
         if (i != dense) {
-            work.tiles *= axes->at[i].dim;
-            work.outer[work.outer_count++] = axes->at[i];
+            work.tiles *= walk->axis[i].dim;
+            work.outer[work.outer_count++] = walk->axis[i];
         }
     }
     CKPT_LAUNCH(cuda, permute_transpose<T>, grid_for(cuda, work.tiles, 1), PERMUTE_THREADS, 0, work, adds, from, to);
 }
 
-/* to[index] = from[index], or += with `adds`, for every index of `rank` dims. Without `adds` bits are copied, so T
+/* to = the walk's elements of `from`, or += with `adds`. Without `adds` and with a factor of 1 bits are copied, so T
  * float serves for all elements of 4 bytes. */
 template <typename T>
-static void permute_start(const ckpt_cuda *cuda, int rank, const int64_t *dim, const int64_t *from_stride,
-                          const int64_t *to_stride, bool adds, const void *from, void *to)
+static void permute_start(const ckpt_cuda *cuda, const ckpt_walk *walk, bool adds, const void *from, void *to)
 {
-    permute_axes axes = {};
-    for (int d = 0; d < rank; d++) {
-        permute_add_axis(&axes, dim[d], from_stride[d], to_stride[d]);
+    const int last = walk->count - 1;
+    int dense = last;
+    for (int i = 0; i < walk->count && walk->plain && walk->factor == 1.0f; i++) {
+        dense = walk->axis[i].from == 1 ? i : dense;
     }
-    permute_merge(&axes);
-    int dense = axes.count - 1;
-    for (int i = 0; i < axes.count; i++) {
-        dense = axes.at[i].from == 1 ? i : dense;
-    }
-    const int64_t across = axes.at[dense].dim, along = axes.at[axes.count - 1].dim;
-    if (dense == axes.count - 1 || across < PERMUTE_SHORT || along < PERMUTE_SHORT) {
-        permute_start_gather<T>(cuda, &axes, adds, (const T *)from, (T *)to);
+    if (dense == last || walk->axis[dense].dim < PERMUTE_SHORT || walk->axis[last].dim < PERMUTE_SHORT) {
+        permute_start_gather<T>(cuda, walk, adds, (const T *)from, (T *)to);
     } else {
-        permute_start_tiles<T>(cuda, &axes, dense, adds, (const T *)from, (T *)to);
+        permute_start_tiles<T>(cuda, walk, dense, adds, (const T *)from + walk->offset, (T *)to);
     }
+}
+
+/* A layer's output from its input, and the gradient of the input from that of the output. */
+template <typename T> static void permute_forward(const ckpt_kernel_args *args, const ckpt_walk &walk)
+{
+    permute_start<T>(cuda_of(args), &walk, false, args->in[0], args->out[0]);
+}
+
+template <typename T> static void permute_backward(const ckpt_kernel_args *args, const ckpt_walk &walk)
+{
+    permute_start<T>(cuda_of(args), &walk, (args->grad_in_adds & 1) != 0, args->grad_out[0], args->grad_in[0]);
 }
 
 #endif

@@ -45,8 +45,9 @@ static void start(const ckpt_kernel_args *args, const ckpt_shape *from_shape, co
         plain[d] = step;
         step *= shape->dim[d];
     }
-    permute_start<T>(cuda, shape->rank, shape->dim, from_shape->rank == 4 ? own : plain,
-                     to_shape->rank == 4 ? own : plain, adds, from, to);
+    const ckpt_walk walk = ckpt_walk_strided(shape->rank, shape->dim, from_shape->rank == 4 ? own : plain,
+                                             to_shape->rank == 4 ? own : plain);
+    permute_start<T>(cuda, &walk, adds, from, to);
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)

@@ -308,7 +308,7 @@ static void test_every_op_has_a_kernel(void **state)
     for (int g = 0; g < ckpt_gpus_count; g++) {
         int missing = 0;
         for (const ckpt_op *const *op = ckpt_op_table; *op != NULL; op++) {
-            if (!(*op)->planned_only && ckpt_device_find(ckpt_gpus[g].device, (*op)->name) == NULL) {
+            if (!(*op)->planned_only && !(*op)->view && ckpt_device_find(ckpt_gpus[g].device, (*op)->name) == NULL) {
                 (void)fprintf(stderr, "op %s has no kernel on %s\n", (*op)->name, ckpt_gpus[g].name);
                 missing++;
             }

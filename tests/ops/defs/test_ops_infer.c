@@ -308,8 +308,10 @@ static void test_values(void **state)
     test_layer(&m, "flat", "flatten", "", "");
     test_layer(&m, "again", "reshape", "", "shape=[5,2]");
     test_layer(&m, "big", "flatten", "conv", "");
+    test_layer(&m, "pixels", "tokens", "conv", "");
+    test_layer(&m, "back", "image", "pixels", "height=2 width=2");
     const ckpt_network *const n = test_infer(&m);
-    assert_int_equal(n->value_count, 7);
+    assert_int_equal(n->value_count, 9);
     assert_false(n->value[0].needs_grad); /* image */
     assert_false(n->value[1].needs_grad); /* drop: no parameter upstream */
     assert_true(n->value[2].needs_grad);
@@ -322,6 +324,16 @@ static void test_values(void **state)
     assert_false(n->node[5].alias); /* 5 channels of 2 x 2 lie interleaved */
     assert_int_equal(n->value[6].storage, 6);
     assert_string_equal(n->value[6].name, "big");
+    assert_true(n->node[6].alias && n->node[7].alias);
+    assert_int_equal(n->value[7].storage, 2); /* the pixels of conv, one after another */
+    assert_int_equal(n->value[8].storage, 2);
+    int64_t image[CKPT_RANK_MAX], tokens[CKPT_RANK_MAX];
+    ckpt_shape_strides(&n->value[2].tensor.shape, image);
+    ckpt_shape_strides(&n->value[7].tensor.shape, tokens);
+    assert_int_equal(image[1], tokens[2]); /* a channel's step, a pixel's and a row's of two pixels */
+    assert_int_equal(image[3], tokens[1]);
+    assert_int_equal(image[2], 2 * tokens[1]);
+    assert_true(ckpt_shape_equal(&n->value[8].tensor.shape, &n->value[2].tensor.shape));
     /* 2 * outputs * filter taps; backward only for the filters: nobody wants the image's gradient */
     assert_int_equal(n->node[1].forward_flop, 2LL * 2 * 5 * 2 * 2 * 27);
     assert_int_equal(n->node[1].backward_flop, n->node[1].forward_flop);
