@@ -152,7 +152,8 @@ struct ckpt_op {
     uint64_t backward_inplace;
     /* Bit k: the CUDA kernels read in[k] with a pitch, whatever its gaps hold, and fill those of grad_in[k] with 0. */
     uint64_t gpu_pitched_in;
-    bool loss; /* output 0 is a scalar whose gradient is 1 */
+    bool loss;        /* output 0 is a scalar whose gradient is 1 */
+    int64_t id_limit; /* integer inputs take values below this; 0: see ckpt_node_limit */
 
     /* Fill outputs, saved, params, stats and everything under "Filled by op->infer" from in[] and attr[].
      * On entry all of those are zero (forward_ns, backward_ns -1). Messages show the shapes.
@@ -173,7 +174,21 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns);
 int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns);
 /* The same where a block of threads goes over whole rows and sums down their columns on the way (layer norm). */
 int64_t ckpt_gpu_group_rows(int64_t rows);
-/* May cuDNN compute this attention? Yes in bfloat16, without dropout (its generator's mask is not the CPU's), with
+/* Sizes of an attention whose inputs are right: B sequences of T queries and S keys, `heads` of queries and `kv_heads` of
+ * keys and values, D numbers a head. Rows of queries (and of their gradients) are q_row elements apart, those of keys and
+ * values kv_row. In one fused input keys start k_at elements behind the queries, values v_at; else both are 0. Query t
+ * sees `window` keys up to its own position; 0: any number. */
+typedef struct ckpt_attention_sizes {
+    int64_t B, T, S, heads, kv_heads, D, q_row, kv_row, k_at, v_at, window;
+    bool fused, causal;
+    double scale;
+    int bias, mask; /* the inputs' numbers; -1: none */
+    /* The mask's row of sequence b and query t starts at element b % mask_count * mask_step + t * mask_row. */
+    int64_t mask_count, mask_step, mask_row;
+} ckpt_attention_sizes;
+ckpt_attention_sizes ckpt_attention_sizes_of(const ckpt_node *node);
+/* May cuDNN compute this attention? Yes in bfloat16, without dropout (its generator's mask is not the CPU's), with as
+ * many heads of keys as of queries, as many keys as queries, none of window, scale, bias and mask, with
  * heads of a size that its documentation lists for all GPUs and at most 64 MiB of dS per head. The second function
  * gives how many of batch * heads backward hands to cuDNN at once, so that dS stays within 64 MiB: whole sequences, or
  * some heads of one. */
@@ -234,7 +249,7 @@ int64_t ckpt_node_pitch(ckpt_node *node);
 int64_t ckpt_gpu_pitch(int64_t row, ckpt_dtype dtype);
 /* Bytes of a parameter, of its gradient or of a slot of its optimizer, `padding` included. */
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
-/* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss; 0: anything. */
+/* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss, 2 of a mask; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
 /* Do this node's kernels add to a gradient by themselves, without staging? */
 bool ckpt_node_accumulates(const ckpt_node *node);

@@ -1,6 +1,8 @@
 /* Attention on the CPU. A thread takes one head of one sequence at a time: it packs the head's keys and values, then
- * takes BLOCK queries at a time, with BLOCK x T probabilities in its part of the workspace. There is no T x T matrix.
- * Heads are independent, so the assignment to threads changes no bit.
+ * takes BLOCK queries at a time, with BLOCK x S probabilities in its part of the workspace. There is no T x S matrix.
+ * Heads are independent, so the assignment to threads changes no bit. Backward takes a head of keys with all heads of
+ * queries that see it, in increasing order; and, if there is a bias, of all sequences in order, so that its gradient is
+ * summed by one thread.
  *
  * Backward recomputes the probabilities from the saved logarithms of the row sums:
  *   P = exp(s - lse), dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = dS K, dK = dS^T Q, dV = P^T dO
@@ -21,46 +23,62 @@ typedef struct attention {
     int forward_threads, backward_threads;
 } attention;
 
-/* Sizes, addresses and dropout of a call. Rows of queries, keys and values are `in_row` apart. */
+/* Sizes, addresses and dropout of a call. */
 typedef struct problem {
-    int64_t B, T, C, heads, D, in_row;
-    bool causal;
+    ckpt_attention_sizes z;
+    int64_t C, group; /* of y's rows; query heads per head of keys */
     double drop;
     uint32_t threshold; /* see ckpt_philox_threshold */
-    float scale, keep;  /* 1 / sqrt(D), 1 / (1 - drop) */
-    const float *q, *k, *v;
-    float *dq, *dk, *dv;
+    float scale, keep;  /* of the scores; 1 / (1 - drop) */
+    const float *q, *k, *v, *bias;
+    const int32_t *mask;
+    float *dq, *dk, *dv, *dbias;
 } problem;
+
+/* A head of queries of one sequence: its number among all, and at which elements it starts. */
+typedef struct head {
+    int64_t b, h, bh, q_at, kv_at, out_at;
+} head;
 
 static problem problem_of(const ckpt_node *node)
 {
-    const ckpt_shape *y = &node->out[0].shape;
-    problem p = {.B = y->dim[0], .T = y->dim[1], .C = y->dim[2]};
-    p.heads = ckpt_node_int(node, "heads");
-    p.D = p.C / p.heads;
-    p.in_row = node->in_count == 1 ? 3 * p.C : p.C;
-    p.causal = ckpt_node_bool(node, "causal");
+    problem p = {.z = ckpt_attention_sizes_of(node), .C = node->out[0].shape.dim[2]};
+    p.group = p.z.heads / p.z.kv_heads;
     p.drop = ckpt_node_float(node, "dropout");
-    p.scale = (float)(1 / sqrt((double)p.D));
+    p.scale = (float)p.z.scale;
     return p;
 }
 
 static problem problem_open(const ckpt_kernel_args *args, bool backward)
 {
     problem p = problem_of(args->node);
-    const bool fused = args->node->in_count == 1;
+    const ckpt_attention_sizes *const z = &p.z;
     p.drop = args->evaluating ? 0 : p.drop;
     p.threshold = p.drop > 0 ? (uint32_t)ckpt_philox_threshold(p.drop) : 0;
     p.keep = (float)(1 / (1 - p.drop));
     p.q = args->in[0];
-    p.k = fused ? p.q + p.C : args->in[1];
-    p.v = fused ? p.q + 2 * p.C : args->in[2];
+    p.k = z->fused ? p.q + z->k_at : args->in[1];
+    p.v = z->fused ? p.q + z->v_at : args->in[2];
+    p.bias = z->bias >= 0 ? args->in[z->bias] : NULL;
+    p.mask = z->mask >= 0 ? args->in[z->mask] : NULL;
     if (backward) {
         p.dq = args->grad_in[0];
-        p.dk = !fused ? args->grad_in[1] : p.dq == NULL ? NULL : p.dq + p.C;
-        p.dv = !fused ? args->grad_in[2] : p.dq == NULL ? NULL : p.dq + 2 * p.C;
+        p.dk = !z->fused ? args->grad_in[1] : p.dq == NULL ? NULL : p.dq + z->k_at;
+        p.dv = !z->fused ? args->grad_in[2] : p.dq == NULL ? NULL : p.dq + z->v_at;
+        p.dbias = z->bias >= 0 ? args->grad_in[z->bias] : NULL;
     }
     return p;
+}
+
+static head head_of(const problem *p, int64_t b, int64_t h)
+{
+    const ckpt_attention_sizes *const z = &p->z;
+    return (head){.b = b,
+                  .h = h,
+                  .bh = b * z->heads + h,
+                  .q_at = b * z->T * z->q_row + h * z->D,
+                  .kv_at = b * z->S * z->kv_row + h / p->group * z->D,
+                  .out_at = b * z->T * p->C + h * z->D};
 }
 
 /* Takes pieces of a thread's part of the workspace, each a multiple of PAD elements. */
@@ -72,28 +90,29 @@ static float *carve(float **next, int64_t count)
 }
 
 typedef struct scratch {
-    float *k_turned, *v, *q, *P; /* [D x T], [T x D], [BLOCK x D], [BLOCK x T] */
+    float *k_turned, *v, *q, *P; /* [D x S], [S x D], [BLOCK x D], [BLOCK x S] */
     float *k, *v_turned, *dk, *dv, *dO, *dq, *dP;
-    uint32_t *words; /* T + 4 */
+    uint32_t *words; /* S + 4 */
 } scratch;
 
 static void scratch_carve(const problem *p, bool backward, float *base, scratch *s)
 {
+    const ckpt_attention_sizes *const z = &p->z;
     float *next = base;
-    const int64_t head = p->T * p->D, rows = BLOCK < p->T ? BLOCK : p->T;
-    s->k_turned = carve(&next, head);
-    s->v = carve(&next, backward ? 0 : head);
-    s->q = carve(&next, rows * p->D);
-    s->P = carve(&next, rows * p->T);
-    s->words = (uint32_t *)(void *)carve(&next, p->drop > 0 ? p->T + 4 : 0);
+    const int64_t whole = z->S * z->D, rows = BLOCK < z->T ? BLOCK : z->T;
+    s->k_turned = carve(&next, whole);
+    s->v = carve(&next, backward ? 0 : whole);
+    s->q = carve(&next, rows * z->D);
+    s->P = carve(&next, rows * z->S);
+    s->words = (uint32_t *)(void *)carve(&next, p->drop > 0 ? z->S + 4 : 0);
     if (backward) {
-        s->k = carve(&next, head);
-        s->v_turned = carve(&next, head);
-        s->dk = carve(&next, head);
-        s->dv = carve(&next, head);
-        s->dO = carve(&next, rows * p->D);
-        s->dq = carve(&next, rows * p->D);
-        s->dP = carve(&next, rows * p->T);
+        s->k = carve(&next, whole);
+        s->v_turned = carve(&next, whole);
+        s->dk = carve(&next, whole);
+        s->dv = carve(&next, whole);
+        s->dO = carve(&next, rows * z->D);
+        s->dq = carve(&next, rows * z->D);
+        s->dP = carve(&next, rows * z->S);
     }
 }
 
@@ -101,17 +120,23 @@ static void scratch_carve(const problem *p, bool backward, float *base, scratch 
 static int64_t scratch_count(const ckpt_node *node, bool backward)
 {
     const problem p = problem_of(node);
-    const int64_t head = ckpt_round_up(p.T * p.D, PAD), rows = BLOCK < p.T ? BLOCK : p.T;
-    const int64_t small = ckpt_round_up(rows * p.D, PAD), wide = ckpt_round_up(rows * p.T, PAD);
-    const int64_t words = p.drop > 0 ? ckpt_round_up(p.T + 4, PAD) : 0;
-    return words + (backward ? 5 * head + 3 * small + 2 * wide : 2 * head + small + wide);
+    const int64_t whole = ckpt_round_up(p.z.S * p.z.D, PAD), rows = BLOCK < p.z.T ? BLOCK : p.z.T;
+    const int64_t small = ckpt_round_up(rows * p.z.D, PAD), wide = ckpt_round_up(rows * p.z.S, PAD);
+    const int64_t words = p.drop > 0 ? ckpt_round_up(p.z.S + 4, PAD) : 0;
+    return words + (backward ? 5 * whole + 3 * small + 2 * wide : 2 * whole + small + wide);
+}
+
+/* What one thread computes at a time in backward: a head of keys, of one sequence or of all. */
+static int64_t backward_units(const ckpt_attention_sizes *z)
+{
+    return z->bias >= 0 ? z->kv_heads : z->B * z->kv_heads;
 }
 
 static int threads_for(const ckpt_node *node, ckpt_bytes limit, bool backward)
 {
     const problem p = problem_of(node);
-    int64_t threads = node->threads;
-    threads = p.B * p.heads < threads ? p.B * p.heads : threads;
+    const int64_t units = backward ? backward_units(&p.z) : p.z.B * p.z.heads;
+    int64_t threads = units < node->threads ? units : node->threads;
     if (limit >= 0) {
         const int64_t fit = limit / (scratch_count(node, backward) * (ckpt_bytes)sizeof(float));
         threads = fit < threads ? fit : threads;
@@ -171,46 +196,93 @@ static void pack_turned(int64_t rows, int64_t D, const float *from, int64_t row,
     }
 }
 
-/* Keys that query i sees. */
-static int64_t seen(const problem *p, int64_t i)
+/* Query i sees none but keys first_seen .. end_seen - 1. */
+static int64_t first_seen(const problem *p, int64_t i)
 {
-    return p->causal ? i + 1 : p->T;
+    return p->z.window > 0 && i >= p->z.window ? i - p->z.window + 1 : 0;
 }
 
-/* The random words of the keys that query i of head `bh` sees: a weight is kept where its word >= p->threshold. */
+static int64_t end_seen(const problem *p, int64_t i)
+{
+    return p->z.causal ? i + 1 : p->z.S;
+}
+
+/* The random words of the keys that query i sees: a weight is kept where its word >= p->threshold. */
 static const uint32_t *draw_row(const problem *p, const ckpt_kernel_args *args, int64_t bh, int64_t i, uint32_t *words)
 {
-    const uint64_t first = (uint64_t)((bh * p->T + i) * p->T), skip = first & 3; /* words come in fours */
+    const uint64_t first = (uint64_t)((bh * p->z.T + i) * p->z.S + first_seen(p, i));
+    const uint64_t skip = first & 3; /* words come in fours */
     ckpt_vector_philox(args->seed, args->step, (uint32_t)args->node->index, STREAM, first - skip,
-                       seen(p, i) + (int64_t)skip, words);
+                       end_seen(p, i) - first_seen(p, i) + (int64_t)skip, words);
     return words + skip;
 }
 
-/* Queries first .. first + rows - 1 of one head. y: [rows x D], C apart. */
-static void forward_block(const problem *p, const ckpt_kernel_args *args, int64_t bh, int64_t first, int64_t rows,
-                          const scratch *s, float *y, float *lse)
+/* Adds the bias to query i's scores of keys from .. end - 1 and sets those that the mask hides to -infinity. */
+static void change_scores(const problem *p, const head *at, int64_t i, int64_t from, int64_t end, float *score)
 {
-    const int64_t T = p->T, D = p->D, keys = seen(p, first + rows - 1);
-    ckpt_tile_product(rows, keys, D, s->q, D, 1, s->k_turned, T, s->P, T, false);
+    const ckpt_attention_sizes *const z = &p->z;
+    if (p->bias != NULL) {
+        const float *const bias = p->bias + (at->h * z->T + i) * z->S;
+#pragma omp simd
+        for (int64_t j = from; j < end; j++) {
+            score[j] += bias[j];
+        }
+    }
+    if (p->mask != NULL) {
+        const int32_t *const mask = p->mask + at->b % z->mask_count * z->mask_step + i * z->mask_row;
+#pragma omp simd
+        for (int64_t j = from; j < end; j++) {
+            score[j] = mask[j] != 0 ? score[j] : -INFINITY;
+        }
+    }
+}
+
+/* Row i of scores becomes exp(score - maximum), dropped. Returns 1 / their sum before dropout, or 0 if no key is seen. */
+static float softmax_row(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t i, uint32_t *words,
+                         float *row)
+{
+    const int64_t from = first_seen(p, i), count = end_seen(p, i) - from;
+    float *const lse = (float *)args->saved[0] + at->bh * p->z.T + i;
+    change_scores(p, at, i, from, from + count, row);
+    row += from;
+    const float most = ckpt_vector_max(count, row);
+    if (most == -INFINITY) {
+        memset(row, 0, (size_t)count * sizeof *row);
+        *lse = 0;
+        return 0;
+    }
+    ckpt_vector_exp(count, row, most, 1, row);
+    const float sum = ckpt_vector_sum(count, row);
+    *lse = most + logf(sum);
+    if (p->drop > 0) {
+        const uint32_t *word = draw_row(p, args, at->bh, i, words);
+#pragma omp simd
+        for (int64_t j = 0; j < count; j++) {
+            row[j] = word[j] >= p->threshold ? row[j] * p->keep : 0.0F;
+        }
+    }
+    return 1 / sum;
+}
+
+/* Zeros beside what query i sees, in from .. end - 1. */
+static void clear_unseen(const problem *p, int64_t i, int64_t from, int64_t end, float *row)
+{
+    memset(row + from, 0, (size_t)(first_seen(p, i) - from) * sizeof *row);
+    memset(row + end_seen(p, i), 0, (size_t)(end - end_seen(p, i)) * sizeof *row);
+}
+
+/* Queries first .. first + rows - 1 of one head. y: [rows x D], C apart. */
+static void forward_block(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t first, int64_t rows,
+                          const scratch *s, float *y)
+{
+    const int64_t S = p->z.S, D = p->z.D, from = first_seen(p, first), end = end_seen(p, first + rows - 1);
+    ckpt_tile_product(rows, end - from, D, s->q, D, 1, s->k_turned + from, S, s->P + from, S, false);
     float inverse[BLOCK];
     for (int64_t r = 0; r < rows; r++) {
-        float *row = s->P + r * T;
-        const int64_t count = seen(p, first + r);
-        const float most = ckpt_vector_max(count, row);
-        ckpt_vector_exp(count, row, most, 1, row);
-        const float sum = ckpt_vector_sum(count, row);
-        lse[first + r] = most + logf(sum);
-        inverse[r] = 1 / sum;
-        if (p->drop > 0) {
-            const uint32_t *word = draw_row(p, args, bh, first + r, s->words);
-#pragma omp simd
-            for (int64_t j = 0; j < count; j++) {
-                row[j] = word[j] >= p->threshold ? row[j] * p->keep : 0.0F;
-            }
-        }
-        memset(row + count, 0, (size_t)(keys - count) * sizeof *row);
+        inverse[r] = softmax_row(p, args, at, first + r, s->words, s->P + r * S);
+        clear_unseen(p, first + r, from, end, s->P + r * S);
     }
-    ckpt_tile_product(rows, D, keys, s->P, T, 1, s->v, D, y, p->C, false);
+    ckpt_tile_product(rows, D, end - from, s->P + from, S, 1, s->v + from * D, D, y, p->C, false);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t d = 0; d < D; d++) {
             y[r * p->C + d] *= inverse[r];
@@ -220,25 +292,38 @@ static void forward_block(const problem *p, const ckpt_kernel_args *args, int64_
 
 static void forward_head(const problem *p, const ckpt_kernel_args *args, int64_t bh, const scratch *s)
 {
-    const int64_t at = bh / p->heads * p->T * p->in_row + bh % p->heads * p->D;
-    float *y = (float *)args->out[0] + bh / p->heads * p->T * p->C + bh % p->heads * p->D;
-    pack_turned(p->T, p->D, p->k + at, p->in_row, s->k_turned);
-    pack(p->T, p->D, p->v + at, p->in_row, 1, s->v);
-    for (int64_t first = 0; first < p->T; first += BLOCK) {
-        const int64_t rows = p->T - first < BLOCK ? p->T - first : BLOCK;
-        pack(rows, p->D, p->q + at + first * p->in_row, p->in_row, p->scale, s->q);
-        forward_block(p, args, bh, first, rows, s, y + first * p->C, (float *)args->saved[0] + bh * p->T);
+    const ckpt_attention_sizes *const z = &p->z;
+    const head at = head_of(p, bh / z->heads, bh % z->heads);
+    float *y = (float *)args->out[0] + at.out_at;
+    pack_turned(z->S, z->D, p->k + at.kv_at, z->kv_row, s->k_turned);
+    pack(z->S, z->D, p->v + at.kv_at, z->kv_row, 1, s->v);
+    for (int64_t first = 0; first < z->T; first += BLOCK) {
+        const int64_t rows = z->T - first < BLOCK ? z->T - first : BLOCK;
+        pack(rows, z->D, p->q + at.q_at + first * z->q_row, z->q_row, p->scale, s->q);
+        forward_block(p, args, &at, first, rows, s, y + first * p->C);
     }
+}
+
+static ckpt_code check_mask(const problem *p, ckpt_err *err)
+{
+    const int64_t count = p->mask == NULL ? 0 : p->z.mask_count * p->z.mask_step;
+    for (int64_t i = 0; i < count; i++) {
+        if (p->mask[i] != 0 && p->mask[i] != 1) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "element %lld of the mask: found %ld, wanted 0 or 1", (long long)i,
+                             (long)p->mask[i]);
+        }
+    }
+    return CKPT_OK;
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    (void)err;
     const attention *a = args->state;
     const problem p = problem_open(args, false);
     const int64_t part = scratch_count(args->node, false);
+    CKPT_TRY(check_mask(&p, err));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(a->forward_threads)
-    for (int64_t bh = 0; bh < p.B * p.heads; bh++) {
+    for (int64_t bh = 0; bh < p.z.B * p.z.heads; bh++) {
         scratch s = {0};
         scratch_carve(&p, false, (float *)args->workspace + omp_get_thread_num() * part, &s);
         forward_head(&p, args, bh, &s);
@@ -246,66 +331,97 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* P and dP of a block become the dropped P and dS. `delta` = rowsum(dO O). */
-static void backward_rows(const problem *p, const ckpt_kernel_args *args, int64_t bh, int64_t first, int64_t rows,
-                          int64_t keys, const scratch *s, const float *y)
+/* P and dP of query i become the dropped P and dS. `delta` = rowsum(dO O). */
+static void backward_row(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t i, float delta,
+                         uint32_t *words, float *P, float *dP)
 {
-    const float *lse = (const float *)args->saved[0] + bh * p->T;
-    for (int64_t r = 0; r < rows; r++) {
-        float *P = s->P + r * p->T, *dP = s->dP + r * p->T;
-        const int64_t count = seen(p, first + r);
-        const float delta = ckpt_vector_dot(p->D, s->dO + r * p->D, y + r * p->C);
-        ckpt_vector_exp(count, P, lse[first + r], 1, P);
-        if (p->drop > 0) {
-            /* The mask stands between P and V, so dP passes through it and dS sees the P before it. */
-            const uint32_t *word = draw_row(p, args, bh, first + r, s->words);
+    const float lse = ((const float *)args->saved[0])[at->bh * p->z.T + i];
+    const int64_t from = first_seen(p, i), count = end_seen(p, i) - from;
+    change_scores(p, at, i, from, from + count, P);
+    P += from;
+    dP += from;
+    ckpt_vector_exp(count, P, lse, 1, P);
+    if (p->drop > 0) {
+        /* The mask stands between P and V, so dP passes through it and dS sees the P before it. */
+        const uint32_t *word = draw_row(p, args, at->bh, i, words);
 #pragma omp simd
-            for (int64_t j = 0; j < count; j++) {
-                const float factor = word[j] >= p->threshold ? p->keep : 0.0F;
-                dP[j] = P[j] * (dP[j] * factor - delta);
-                P[j] *= factor;
-            }
-        } else {
-#pragma omp simd
-            for (int64_t j = 0; j < count; j++) {
-                dP[j] = P[j] * (dP[j] - delta);
-            }
+        for (int64_t j = 0; j < count; j++) {
+            const float factor = word[j] >= p->threshold ? p->keep : 0.0F;
+            dP[j] = P[j] * (dP[j] * factor - delta);
+            P[j] *= factor;
         }
-        memset(P + count, 0, (size_t)(keys - count) * sizeof *P);
-        memset(dP + count, 0, (size_t)(keys - count) * sizeof *dP);
+    } else {
+#pragma omp simd
+        for (int64_t j = 0; j < count; j++) {
+            dP[j] = P[j] * (dP[j] - delta);
+        }
     }
 }
 
-static void backward_head(const problem *p, const ckpt_kernel_args *args, int64_t bh, const scratch *s)
+/* The bias's gradient of query i: dS, summed over the sequences in order. */
+static void bias_gradient(const problem *p, const head *at, int64_t i, const float *dS)
 {
-    const int64_t T = p->T, D = p->D;
-    const int64_t at = bh / p->heads * T * p->in_row + bh % p->heads * D;
-    const int64_t out_at = bh / p->heads * T * p->C + bh % p->heads * D;
-    const float *y = (const float *)args->out[0] + out_at, *dy = (const float *)args->grad_out[0] + out_at;
-    pack_turned(T, D, p->k + at, p->in_row, s->k_turned);
-    pack_turned(T, D, p->v + at, p->in_row, s->v_turned);
-    pack(T, D, p->k + at, p->in_row, 1, s->k);
-    memset(s->dk, 0, (size_t)(T * D) * sizeof *s->dk);
-    memset(s->dv, 0, (size_t)(T * D) * sizeof *s->dv);
+    const int64_t S = p->z.S, from = first_seen(p, i), end = end_seen(p, i);
+    float *const to = p->dbias + (at->h * p->z.T + i) * S;
+    if (at->b == 0) {
+        memset(to, 0, (size_t)from * sizeof *to);
+        memcpy(to + from, dS + from, (size_t)(end - from) * sizeof *to);
+        memset(to + end, 0, (size_t)(S - end) * sizeof *to);
+    } else {
+        ckpt_vector_add(end - from, dS + from, to + from);
+    }
+}
+
+/* One head of queries: dq, and what it adds to dk and dv. */
+static void backward_head(const problem *p, const ckpt_kernel_args *args, const head *at, const scratch *s)
+{
+    const ckpt_attention_sizes *const z = &p->z;
+    const int64_t T = z->T, S = z->S, D = z->D;
+    const float *y = (const float *)args->out[0] + at->out_at, *dy = (const float *)args->grad_out[0] + at->out_at;
     for (int64_t first = 0; first < T; first += BLOCK) {
-        const int64_t rows = T - first < BLOCK ? T - first : BLOCK, keys = seen(p, first + rows - 1);
-        pack(rows, D, p->q + at + first * p->in_row, p->in_row, p->scale, s->q);
+        const int64_t rows = T - first < BLOCK ? T - first : BLOCK;
+        const int64_t from = first_seen(p, first), end = end_seen(p, first + rows - 1), keys = end - from;
+        pack(rows, D, p->q + at->q_at + first * z->q_row, z->q_row, p->scale, s->q);
         pack(rows, D, dy + first * p->C, p->C, 1, s->dO);
-        ckpt_tile_product(rows, keys, D, s->q, D, 1, s->k_turned, T, s->P, T, false);
-        ckpt_tile_product(rows, keys, D, s->dO, D, 1, s->v_turned, T, s->dP, T, false);
-        backward_rows(p, args, bh, first, rows, keys, s, y + first * p->C);
-        ckpt_tile_product(keys, D, rows, s->P, 1, T, s->dO, D, s->dv, D, true);
-        ckpt_tile_product(keys, D, rows, s->dP, 1, T, s->q, D, s->dk, D, true);
+        ckpt_tile_product(rows, keys, D, s->q, D, 1, s->k_turned + from, S, s->P + from, S, false);
+        ckpt_tile_product(rows, keys, D, s->dO, D, 1, s->v_turned + from, S, s->dP + from, S, false);
+        for (int64_t r = 0; r < rows; r++) {
+            const float delta = ckpt_vector_dot(D, s->dO + r * D, y + (first + r) * p->C);
+            backward_row(p, args, at, first + r, delta, s->words, s->P + r * S, s->dP + r * S);
+            clear_unseen(p, first + r, from, end, s->P + r * S);
+            clear_unseen(p, first + r, from, end, s->dP + r * S);
+            if (p->dbias != NULL) {
+                bias_gradient(p, at, first + r, s->dP + r * S);
+            }
+        }
+        ckpt_tile_product(keys, D, rows, s->P + from, 1, S, s->dO, D, s->dv + from * D, D, true);
+        ckpt_tile_product(keys, D, rows, s->dP + from, 1, S, s->q, D, s->dk + from * D, D, true);
         if (p->dq != NULL) {
-            ckpt_tile_product(rows, D, keys, s->dP, T, 1, s->k, D, s->dq, D, false);
-            unpack(rows, D, s->dq, p->scale, p->dq + at + first * p->in_row, p->in_row);
+            ckpt_tile_product(rows, D, keys, s->dP + from, S, 1, s->k + from * D, D, s->dq, D, false);
+            unpack(rows, D, s->dq, p->scale, p->dq + at->q_at + first * z->q_row, z->q_row);
         }
     }
+}
+
+/* One head of keys of one sequence. */
+static void backward_keys(const problem *p, const ckpt_kernel_args *args, int64_t b, int64_t key_head, const scratch *s)
+{
+    const int64_t S = p->z.S, D = p->z.D, row = p->z.kv_row, first = key_head * p->group;
+    const int64_t at = head_of(p, b, first).kv_at;
+    pack_turned(S, D, p->k + at, row, s->k_turned);
+    pack_turned(S, D, p->v + at, row, s->v_turned);
+    pack(S, D, p->k + at, row, 1, s->k);
+    memset(s->dk, 0, (size_t)(S * D) * sizeof *s->dk);
+    memset(s->dv, 0, (size_t)(S * D) * sizeof *s->dv);
+    for (int64_t h = first; h < first + p->group; h++) {
+        const head queries = head_of(p, b, h);
+        backward_head(p, args, &queries, s);
+    }
     if (p->dk != NULL) {
-        unpack(T, D, s->dk, 1, p->dk + at, p->in_row);
+        unpack(S, D, s->dk, 1, p->dk + at, row);
     }
     if (p->dv != NULL) {
-        unpack(T, D, s->dv, 1, p->dv + at, p->in_row);
+        unpack(S, D, s->dv, 1, p->dv + at, row);
     }
 }
 
@@ -314,12 +430,15 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const attention *a = args->state;
     const problem p = problem_open(args, true);
-    const int64_t part = scratch_count(args->node, true);
+    const int64_t part = scratch_count(args->node, true), units = backward_units(&p.z);
+    const int64_t each = p.z.B * p.z.kv_heads / units; /* heads of keys in a unit */
 #pragma omp parallel for schedule(dynamic, 1) num_threads(a->backward_threads)
-    for (int64_t bh = 0; bh < p.B * p.heads; bh++) {
+    for (int64_t unit = 0; unit < units; unit++) {
         scratch s = {0};
         scratch_carve(&p, true, (float *)args->workspace + omp_get_thread_num() * part, &s);
-        backward_head(&p, args, bh, &s);
+        for (int64_t i = 0; i < each; i++) {
+            backward_keys(&p, args, unit / p.z.kv_heads + i, unit % p.z.kv_heads, &s);
+        }
     }
     return CKPT_OK;
 }

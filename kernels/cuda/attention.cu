@@ -56,48 +56,55 @@ template <typename E> void start_delta(const ckpt_cuda *cuda, const attention_ca
 }
 
 /* q, k and v side by side in one tensor, or each in its own. */
-void *third(void *fused, void *own, const ckpt_node *node, int number)
+void *part_of(void *fused, void *own, const ckpt_node *node, int64_t at)
 {
-    const int64_t C = node->out[0].shape.dim[2];
-    if (node->in_count == 3 || fused == NULL) {
+    if (at == 0 || fused == NULL) {
         return own;
     }
-    return (unsigned char *)fused + number * C * ckpt_dtype_bytes(node->in[0].dtype);
+    return (unsigned char *)fused + at * ckpt_dtype_bytes(node->in[0].dtype);
 }
 
 attention_call open_call(const ckpt_kernel_args *args)
 {
     const ckpt_node *const node = args->node;
-    const ckpt_shape *const y = &node->out[0].shape;
-    const bool fused = node->in_count == 1;
+    const ckpt_attention_sizes z = ckpt_attention_sizes_of(node);
     const double drop = args->evaluating ? 0 : ckpt_node_float(node, "dropout");
     attention_call c = {};
-    c.B = y->dim[0];
-    c.T = y->dim[1];
-    c.C = y->dim[2];
-    c.heads = ckpt_node_int(node, "heads");
-    c.D = c.C / c.heads;
-    c.in_row = fused ? 3 * c.C : c.C;
-    c.causal = ckpt_node_bool(node, "causal");
+    c.B = z.B;
+    c.T = z.T;
+    c.S = z.S;
+    c.C = z.heads * z.D;
+    c.heads = z.heads;
+    c.group = z.heads / z.kv_heads;
+    c.D = z.D;
+    c.q_row = z.q_row;
+    c.kv_row = z.kv_row;
+    c.window = z.window;
+    c.causal = z.causal;
     c.drops = drop > 0;
-    c.scale = (float)(1 / sqrt((double)c.D));
-    c.log2_scale = (float)(1.4426950408889634 / sqrt((double)c.D));
+    c.scale = (float)z.scale;
+    c.log2_scale = (float)(1.4426950408889634 * z.scale);
     c.keep = (float)(1 / (1 - drop));
     c.threshold = drop > 0 ? (uint32_t)ckpt_philox_threshold(drop) : 0;
     c.layer = (uint32_t)node->index;
     c.counters = ((const ckpt_cuda *)args->context)->counters;
     c.q = args->in[0];
-    c.k = third((void *)args->in[0], fused ? NULL : (void *)args->in[1], node, 1);
-    c.v = third((void *)args->in[0], fused ? NULL : (void *)args->in[2], node, 2);
+    c.k = part_of((void *)args->in[0], z.fused ? NULL : (void *)args->in[1], node, z.k_at);
+    c.v = part_of((void *)args->in[0], z.fused ? NULL : (void *)args->in[2], node, z.v_at);
+    c.bias = z.bias < 0 ? NULL : args->in[z.bias];
+    c.mask = z.mask < 0 ? NULL : (const int32_t *)args->in[z.mask];
+    c.mask_count = z.mask_count;
+    c.mask_step = z.mask_step;
+    c.mask_row = z.mask_row;
     c.o = args->out[0];
     c.lse = (float *)args->saved[0];
     return c;
 }
 
-/* True if rows are multiples of 16 bytes, and a head fits the registers. */
+/* True if rows are multiples of 16 bytes, a head fits the registers, and there is neither bias nor mask. */
 bool is_tiled(const attention_call *call, ckpt_dtype dtype)
 {
-    return call->D <= 128 && call->D * ckpt_dtype_bytes(dtype) % 16 == 0;
+    return call->D <= 128 && call->D * ckpt_dtype_bytes(dtype) % 16 == 0 && call->bias == NULL && call->mask == NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------- cuDNN */
@@ -241,7 +248,7 @@ const char *choice(const void *state)
 /* The tensors from head h of sequence b on. */
 ckpt_cudnn_attention_tensors tensors_from(const attention_call *c, int64_t b, int64_t h)
 {
-    const int64_t in = 2 * (b * c->T * c->in_row + h * c->D), out = 2 * (b * c->T * c->C + h * c->D);
+    const int64_t in = 2 * (b * c->T * c->q_row + h * c->D), out = 2 * (b * c->T * c->C + h * c->D);
     ckpt_cudnn_attention_tensors t = {};
     t.q = (const char *)c->q + in;
     t.k = (const char *)c->k + in;
@@ -312,12 +319,13 @@ ckpt_code forward_by(const ckpt_kernel_args *args, int side, ckpt_err *err)
 ckpt_code backward_by(const ckpt_kernel_args *args, int side, ckpt_err *err)
 {
     const ckpt_node *const node = args->node;
-    const bool fused = node->in_count == 1;
+    const ckpt_attention_sizes z = ckpt_attention_sizes_of(node);
     attention_call call = open_call(args);
     call.dO = args->grad_out[0];
     call.dq = args->grad_in[0];
-    call.dk = third(call.dq, fused ? NULL : args->grad_in[1], node, 1);
-    call.dv = third(call.dq, fused ? NULL : args->grad_in[2], node, 2);
+    call.dk = part_of(call.dq, z.fused ? NULL : args->grad_in[1], node, z.k_at);
+    call.dv = part_of(call.dq, z.fused ? NULL : args->grad_in[2], node, z.v_at);
+    call.dbias = z.bias < 0 ? NULL : args->grad_in[z.bias];
     call.delta = (float *)args->workspace;
     return side == OWN ? own_backward(args, &call, err)
                        : library_backward((const attention_state *)args->state, &call, args->workspace, err);

@@ -11,12 +11,13 @@
 
 enum { ATTENTION_STREAM = 1 }; /* of Philox: attention dropout */
 
-/* The argument of every attention kernel. Head h of sequence b is bh = b heads + h; its rows are `in_row` elements
- * apart in q, k, v and their gradients, and C apart in o and dO. */
+/* The argument of every attention kernel. Head h of sequence b is bh = b heads + h; its head of keys and values is
+ * bh / group among those of all sequences. Rows of q and dq are `q_row` elements apart, those of k, v and their gradients
+ * `kv_row`, those of o and dO C. */
 struct attention_call {
-    int64_t B, T, C, heads, D, in_row;
+    int64_t B, T, S, C, heads, group, D, q_row, kv_row, window; /* T queries, S keys */
     bool causal, drops;
-    float scale, log2_scale; /* 1 / sqrt(D); times log2(e), so that exp is exp2 */
+    float scale, log2_scale; /* of the scores; times log2(e), so that exp is exp2 */
     float keep;              /* 1 / (1 - dropout) */
     uint32_t threshold;      /* see ckpt_philox_threshold */
     uint32_t layer;
@@ -24,10 +25,15 @@ struct attention_call {
     const void *q, *k, *v, *dO;
     void *o, *dq, *dk, *dv; /* gradients: NULL where not wanted; backward reads o */
     float *lse, *delta;     /* [B, heads, T] */
+    /* The plain kernels' alone. */
+    const void *bias;    /* [heads, T, S]; NULL: none */
+    void *dbias;         /* NULL where not wanted */
+    const int32_t *mask; /* NULL: none; see ckpt_attention_sizes */
+    int64_t mask_count, mask_step, mask_row;
 };
 
-/* Kernels with D in registers need D % (16 bytes) == 0 and D <= 128. They return false, and start nothing, if the
- * device's shared memory is too small. The plain kernels take every D. */
+/* Kernels with D in registers need D % (16 bytes) == 0 and D <= 128, and neither bias nor mask. They return false, and
+ * start nothing, if the device's shared memory is too small. The plain kernels take everything. */
 bool ckpt_attention_forward(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 bool ckpt_attention_key_gradients(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
 bool ckpt_attention_query_gradients(const ckpt_cuda *cuda, ckpt_dtype dtype, const attention_call *call);
@@ -36,10 +42,15 @@ void ckpt_attention_plain_backward(const ckpt_cuda *cuda, ckpt_dtype dtype, cons
 
 /* ------------------------------------------------------------------------------------------- addresses */
 
-/* The first element of row `row` of head `bh` in q, k, v; then in o, dO. */
-__device__ inline int64_t attention_in_at(const attention_call &c, int64_t bh, int64_t row)
+/* The first element of row `row` in q, of head `bh`; in k and v, of head `bk` of keys; then in o, dO. */
+__device__ inline int64_t attention_q_at(const attention_call &c, int64_t bh, int64_t row)
 {
-    return (bh / c.heads * c.T + row) * c.in_row + bh % c.heads * c.D;
+    return (bh / c.heads * c.T + row) * c.q_row + bh % c.heads * c.D;
+}
+__device__ inline int64_t attention_kv_at(const attention_call &c, int64_t bk, int64_t row)
+{
+    const int64_t heads = c.heads / c.group;
+    return (bk / heads * c.S + row) * c.kv_row + bk % heads * c.D;
 }
 __device__ inline int64_t attention_out_at(const attention_call &c, int64_t bh, int64_t row)
 {
@@ -49,17 +60,18 @@ __device__ inline int64_t attention_out_at(const attention_call &c, int64_t bh, 
 /* Elements from one row of a tile to the next. */
 template <typename E, int D> constexpr int tile_row = D + pack<E>::count;
 
-/* Starts the copy of ROWS rows from `first` on of a matrix [T x D] whose rows are `stride` apart, by all THREADS
- * threads; zeros beyond T and D. */
+/* Starts the copy of ROWS rows from `first` on of a matrix [count x D] whose rows are `stride` apart, by all THREADS
+ * threads; zeros beyond count and D. */
 template <typename E, int D, int ROWS, int THREADS>
-__device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_t first, const attention_call &c)
+__device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_t first, int64_t count,
+                                  const attention_call &c)
 {
     constexpr int PACKS = D / pack<E>::count;
     static_assert(ROWS * PACKS % THREADS == 0, "no thread may write behind the tile");
     if constexpr (THREADS % PACKS == 0) { /* a thread stays in its column */
         constexpr int STEP = THREADS / PACKS;
         const int row = (int)threadIdx.x / PACKS, column = (int)threadIdx.x % PACKS * pack<E>::count;
-        const int rows = column < c.D ? (int)(c.T - first) : 0;
+        const int rows = column < c.D ? (int)(count - first) : 0;
         const E *at = from + (first + row) * stride + column;
         E *const to = tile + row * tile_row<E, D> + column;
         CKPT_UNROLL
@@ -73,7 +85,7 @@ __device__ inline void tile_fetch(E *tile, const E *from, int64_t stride, int64_
             const int row = (start + (int)threadIdx.x) / PACKS;
             const int column = (start + (int)threadIdx.x) % PACKS * pack<E>::count;
             async_copy<16>(tile + row * tile_row<E, D> + column, from + (first + row) * stride + column,
-                           first + row < c.T && column < c.D);
+                           first + row < count && column < c.D);
         }
     }
 }
@@ -94,11 +106,11 @@ __device__ inline void store_two(bf16 *to, float a, float b)
     *reinterpret_cast<uint32_t *>(to) = pack_bf16(a, b);
 }
 
-/* Stores factor * sum, 16 M rows of this warp, to rows from `first` on of a matrix [T x D] whose rows are `stride`
- * apart. The rows go through `tile`, which no other warp uses, so that each access stores 16 bytes. */
+/* Stores factor * sum, 16 M rows of this warp, to rows from `first` on of a matrix [count x D] whose rows are
+ * `stride` apart. The rows go through `tile`, which no other warp uses, so that each access stores 16 bytes. */
 template <typename E, int D, int M>
 __device__ inline void tile_store(const float (&sum)[M][D / 8][4], const float (&factor)[M][2], E *tile, E *to,
-                                  int64_t stride, int64_t first, const attention_call &c)
+                                  int64_t stride, int64_t first, int64_t count, const attention_call &c)
 {
     const int lane = (int)threadIdx.x % 32;
     __syncwarp();
@@ -118,7 +130,7 @@ __device__ inline void tile_store(const float (&sum)[M][D / 8][4], const float (
     CKPT_ROLLED
     for (int i = lane; i < 16 * M * PACKS; i += 32) {
         const int row = i / PACKS, column = i % PACKS * pack<E>::count;
-        if (first + row < c.T && column < c.D) {
+        if (first + row < count && column < c.D) {
             store16(to + (first + row) * stride + column, load16(tile + row * tile_row<E, D> + column));
         }
     }
@@ -301,11 +313,11 @@ __device__ inline void tile_sum(float (&sum)[M][D / 8][4], const float (&weight)
 template <int M, int N>
 __device__ inline void mask_by_query(float (&s)[M][N][4], const attention_call &c, int query, int key)
 {
-    const int lane = (int)threadIdx.x % 32, T = (int)c.T;
+    const int lane = (int)threadIdx.x % 32, T = (int)c.T, S = (int)c.S;
     CKPT_UNROLL
     for (int i = 0; i < 4 * M; i++) {
         const int row = query + i / 4 * 16 + lane / 4 + i % 4 / 2 * 8, column = key + lane % 4 * 2 + i % 2;
-        const int last = c.causal && row < T ? row : T - 1;
+        const int last = c.causal && row < T ? row : S - 1;
         CKPT_UNROLL
         for (int n = 0; n < N; n++) {
             s[i / 4][n][i % 4] = column + 8 * n > last ? -INFINITY : s[i / 4][n][i % 4];
@@ -325,10 +337,38 @@ template <int M, int N> __device__ inline void mask_by_key(float (&s)[M][N][4], 
     }
 }
 
+/* The same for keys before the window of their query. */
+template <int M, int N>
+__device__ inline void mask_window_by_query(float (&s)[M][N][4], const attention_call &c, int query, int key)
+{
+    const int lane = (int)threadIdx.x % 32, window = (int)c.window;
+    CKPT_UNROLL
+    for (int i = 0; i < 4 * M; i++) {
+        const int row = query + i / 4 * 16 + lane / 4 + i % 4 / 2 * 8, column = key + lane % 4 * 2 + i % 2;
+        CKPT_UNROLL
+        for (int n = 0; n < N; n++) {
+            s[i / 4][n][i % 4] = column + 8 * n <= row - window ? -INFINITY : s[i / 4][n][i % 4];
+        }
+    }
+}
+template <int M, int N>
+__device__ inline void mask_window_by_key(float (&s)[M][N][4], const attention_call &c, int query, int key)
+{
+    const int lane = (int)threadIdx.x % 32, window = (int)c.window;
+    CKPT_UNROLL
+    for (int i = 0; i < 4 * M; i++) {
+        const int row = key + i / 4 * 16 + lane / 4 + i % 4 / 2 * 8, column = query + lane % 4 * 2 + i % 2;
+        CKPT_UNROLL
+        for (int n = 0; n < N; n++) {
+            s[i / 4][n][i % 4] = column + 8 * n >= row + window ? -INFINITY : s[i / 4][n][i % 4];
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------------- dropout */
 
 /* Finds which weights of this lane are kept: bit 4 n + i for element i of fragment n. Weight (i, j) of head bh draws
- * word (bh T + i) T + j of the layer, as on the CPU. A Philox block gives four neighbours. If T is a multiple of four,
+ * word (bh T + i) S + j of the layer, as on the CPU. A Philox block gives four neighbours. If S is a multiple of four,
  * rows start at a block and lanes share their blocks; otherwise each lane draws for itself, up to four times as many.
  * In the first function rows of the fragments are queries: `row` = bh T + i of this lane's first row, `column` = j of
  * the fragments' first column. In the second rows are keys: `key` of this lane's first row, `query` = bh T + i of the
@@ -352,11 +392,11 @@ __device__ inline uint32_t kept_by_query(const attention_call &c, const ckpt_cud
     static_assert(N % 2 == 0 && N <= 8);
     const int lane = (int)threadIdx.x % 32, t = lane % 4;
     uint32_t bits = 0;
-    if (c.T % 4 == 0) {
+    if (c.S % 4 == 0) {
         /* Lanes t and t ^ 1 need the same block of each fragment: each draws one of two, and they exchange halves. */
         CKPT_ROLLED
         for (int half = 0; half < 2; half++) {
-            const uint64_t start = (uint64_t)((row + 8 * half) * c.T + column + t / 2 * 4);
+            const uint64_t start = (uint64_t)((row + 8 * half) * c.S + column + t / 2 * 4);
             CKPT_ROLLED
             for (int n = 0; n < N; n += 2) {
                 const uint32_t mine = kept_four(c, counters, start + (uint64_t)(8 * (n + t % 2)));
@@ -369,7 +409,7 @@ __device__ inline uint32_t kept_by_query(const attention_call &c, const ckpt_cud
     }
     CKPT_ROLLED
     for (int i = 0; i < 4 * N; i++) {
-        const uint64_t element = (uint64_t)((row + i % 4 / 2 * 8) * c.T + column + i / 4 * 8 + 2 * t + i % 2);
+        const uint64_t element = (uint64_t)((row + i % 4 / 2 * 8) * c.S + column + i / 4 * 8 + 2 * t + i % 2);
         bits |= kept_one(c, counters, element) << i;
     }
     return bits;
@@ -382,13 +422,13 @@ __device__ inline uint32_t kept_by_key(const attention_call &c, const ckpt_cuda_
     static_assert(N <= 8);
     const int lane = (int)threadIdx.x % 32, t = lane % 4, place = lane / 4 % 4;
     uint32_t bits = 0;
-    if (c.T % 4 == 0) {
+    if (c.S % 4 == 0) {
         /* Four lanes hold neighbouring keys and need four blocks, one per element of the fragment. Each draws the block
          * of its own number, and they exchange all 16 results. */
         CKPT_ROLLED
         for (int n = 0; n < N; n++) {
             const int64_t i = query + 8 * n + 2 * t + place % 2, j = key - place + place / 2 * 8;
-            uint32_t all = kept_four(c, counters, (uint64_t)(i * c.T + j)) << 4 * place;
+            uint32_t all = kept_four(c, counters, (uint64_t)(i * c.S + j)) << 4 * place;
             all |= __shfl_xor_sync(0xffffffffu, all, 4);
             all |= __shfl_xor_sync(0xffffffffu, all, 8);
             all >>= place;
@@ -398,7 +438,7 @@ __device__ inline uint32_t kept_by_key(const attention_call &c, const ckpt_cuda_
     }
     CKPT_ROLLED
     for (int i = 0; i < 4 * N; i++) {
-        const uint64_t element = (uint64_t)((query + i / 4 * 8 + 2 * t + i % 2) * c.T + key + i % 4 / 2 * 8);
+        const uint64_t element = (uint64_t)((query + i / 4 * 8 + 2 * t + i % 2) * c.S + key + i % 4 / 2 * 8);
         bits |= kept_one(c, counters, element) << i;
     }
     return bits;

@@ -1,7 +1,8 @@
 /* Attention backward, from the saved logarithms of the row sums and delta = rowsum(dO o):
  *   P = exp(s - lse), dP = dropout(dO v^T), dS = P (dP - delta), dV = dropout(P)^T dO, dK = dS^T q, dQ = dS k
  * Two kernels, so that every sum stays in one warp's registers, in order, without atomics. In the first a block owns
- * keys and goes through the queries: it makes S^T and dP^T, whose registers are left factors as they are. In the second
+ * keys and goes through the queries of all heads that see them, in order: it makes S^T and dP^T, whose registers are left
+ * factors as they are. In the second
  * a block owns queries and goes through the keys. This takes 8 D and 6 D FLOP per pair instead of 10 D in one kernel
  * with atomics: at best 5/7 of its speed, but the same bits in every run and no float32 copy of dQ. Source: Dao 2023,
  * arXiv:2307.08691, algorithm 2. Departure: a separate kernel for dQ.
@@ -65,6 +66,9 @@ __device__ inline void gradients_by_key(float (&s)[M][N][4], float (&dp)[M][N][4
     if (c.causal && query < key + 16 * M - 1) {
         mask_by_key(s, query, key);
     }
+    if (c.window > 0 && query + 8 * N > key + (int)c.window) {
+        mask_window_by_key(s, c, query, key);
+    }
     CKPT_UNROLL
     for (int m = 0; m < M; m++) {
         CKPT_UNROLL
@@ -100,8 +104,8 @@ __device__ inline void fetch_queries(query_tile<E, D> &tile, const attention_cal
                                      int query)
 {
     constexpr int N = query_tile<E, D>::N;
-    tile_fetch<E, D, N, THREADS>(tile.q, from.q, c.in_row, query, c);
-    tile_fetch<E, D, N, THREADS>(tile.dO, from.dO, c.C, query, c);
+    tile_fetch<E, D, N, THREADS>(tile.q, from.q, c.q_row, query, c.T, c);
+    tile_fetch<E, D, N, THREADS>(tile.dO, from.dO, c.C, query, c.T, c);
     const int i = (int)threadIdx.x % N, row = query + i;
     if ((int)threadIdx.x < N) {
         async_copy<4>(tile.lse + i, from.lse + row, row < c.T);
@@ -116,20 +120,23 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
     typedef backward_shape<E, D> shape;
     constexpr int M = shape::M, PART = shape::PART, N = PART / 8, ROWS = 16 * M * WARPS;
     static_assert(2 * shape::N <= THREADS);
-    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, lane = (int)threadIdx.x % 32;
+    const int T = (int)c.T, S = (int)c.S, tiles = (S + ROWS - 1) / ROWS, lane = (int)threadIdx.x % 32;
     const int before = 16 * M * ((int)threadIdx.x / 32);
-    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0);
+    const int64_t bk = blockIdx.x / (unsigned)tiles, at = attention_kv_at(c, bk, 0);
     const int first = (int)(blockIdx.x % (unsigned)tiles) * ROWS, mine = first + before;
     CKPT_SHARED(shared);
     E *const tile_k = (E *)shared, *const tile_v = tile_k + ROWS * tile_row<E, D>;
     query_tile<E, D> *const tile = reinterpret_cast<query_tile<E, D> *>(tile_v + ROWS * tile_row<E, D>);
     E *const my_k = tile_k + before * tile_row<E, D>, *const my_v = tile_v + before * tile_row<E, D>;
     const int start = c.causal ? first / shape::N * shape::N : 0; /* queries before see none of these keys */
+    const int end = c.window > 0 && first + ROWS + c.window - 1 < T ? first + ROWS + (int)c.window - 1 : T;
+    const int my_end = c.window > 0 && mine + 16 * M + c.window - 1 < T ? mine + 16 * M + (int)c.window - 1 : T;
 
-    tile_fetch<E, D, ROWS, THREADS>(tile_k, (const E *)c.k + at, c.in_row, first, c);
-    tile_fetch<E, D, ROWS, THREADS>(tile_v, (const E *)c.v + at, c.in_row, first, c);
-    const query_rows<E> rows = {(const E *)c.q + at, (const E *)c.dO + attention_out_at(c, bh, 0), c.lse + bh * T,
-                                c.delta + bh * T};
+    tile_fetch<E, D, ROWS, THREADS>(tile_k, (const E *)c.k + at, c.kv_row, first, S, c);
+    tile_fetch<E, D, ROWS, THREADS>(tile_v, (const E *)c.v + at, c.kv_row, first, S, c);
+    int64_t bh = bk * c.group; /* and the next of the group */
+    query_rows<E> rows = {(const E *)c.q + attention_q_at(c, bh, 0), (const E *)c.dO + attention_out_at(c, bh, 0),
+                          c.lse + bh * T, c.delta + bh * T};
     fetch_queries(tile[0], c, rows, start);
     typename shape::key_left k, v;
     k.open(my_k);
@@ -138,15 +145,19 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
 
     float dk[M][D / 8][4] = {}, dv[M][D / 8][4] = {};
     CKPT_ROLLED
-    for (int query = start, stage = 0; query < T; query += shape::N, stage = 1 - stage) {
+    for (int query = start, stage = 0, left = (int)c.group; left > 0; stage = 1 - stage) {
+        const bool last = query + shape::N >= end;
         async_wait();
         __syncthreads();
-        if (query + shape::N < T) {
-            fetch_queries(tile[1 - stage], c, rows, query + shape::N);
+        if (last) {
+            rows = {rows.q + c.D, rows.dO + c.D, rows.lse + T, rows.delta + T};
+        }
+        if (!last || left > 1) {
+            fetch_queries(tile[1 - stage], c, rows, last ? start : query + shape::N);
         }
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
-            if (mine >= T || query + part >= T || (c.causal && query + part + PART <= mine)) {
+            if (mine >= S || query + part >= my_end || (c.causal && query + part + PART <= mine)) {
                 continue; /* no queries there, or none sees this warp's keys */
             }
             const E *const q = tile[stage].q + part * tile_row<E, D>;
@@ -164,15 +175,18 @@ __global__ void __launch_bounds__(THREADS, 2) attention_key_gradients(attention_
             tile_sum<D, M, N>(dv, s, dO);
             tile_sum<D, M, N>(dk, dp, q);
         }
+        query = last ? start : query + shape::N;
+        left -= last ? 1 : 0;
+        bh += last ? 1 : 0;
     }
     float factor[M][2];
     if (c.dk != NULL) {
         fill_factor<M>(factor, c.scale);
-        tile_store<E, D, M>(dk, factor, my_k, (E *)c.dk + at, c.in_row, mine, c);
+        tile_store<E, D, M>(dk, factor, my_k, (E *)c.dk + at, c.kv_row, mine, S, c);
     }
     if (c.dv != NULL) {
         fill_factor<M>(factor, DROPS ? c.keep : 1.0f);
-        tile_store<E, D, M>(dv, factor, my_v, (E *)c.dv + at, c.in_row, mine, c);
+        tile_store<E, D, M>(dv, factor, my_v, (E *)c.dv + at, c.kv_row, mine, S, c);
     }
 }
 
@@ -184,8 +198,11 @@ __device__ inline void gradients_by_query(float (&s)[M][N][4], float (&dp)[M][N]
                                           const uint32_t (&kept)[M], int query, int key, const float (&lse)[M][2],
                                           const float (&delta)[M][2])
 {
-    if (key + 8 * N > (int)c.T || (c.causal && key + 8 * N > query + 1)) {
+    if (key + 8 * N > (int)c.S || (c.causal && key + 8 * N > query + 1)) {
         mask_by_query(s, c, query, key);
+    }
+    if (c.window > 0 && key < query + 16 * M - (int)c.window) {
+        mask_window_by_query(s, c, query, key);
     }
     CKPT_UNROLL
     for (int m = 0; m < M; m++) {
@@ -206,22 +223,24 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
     typedef backward_shape<E, D> shape;
     constexpr int M = shape::M, PART = shape::PART, N = PART / 8, ROWS = 16 * M * WARPS;
     constexpr int STAGE = shape::N * tile_row<E, D>;
-    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, lane = (int)threadIdx.x % 32;
-    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0),
-                  out_at = attention_out_at(c, bh, 0);
+    const int T = (int)c.T, S = (int)c.S, tiles = (T + ROWS - 1) / ROWS, lane = (int)threadIdx.x % 32;
+    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_q_at(c, bh, 0);
+    const int64_t kv_at = attention_kv_at(c, bh / c.group, 0), out_at = attention_out_at(c, bh, 0);
     const int first = (tiles - 1 - (int)(blockIdx.x % (unsigned)tiles)) * ROWS;
     const int before = 16 * M * ((int)threadIdx.x / 32), mine = first + before;
-    const int end = c.causal && first + ROWS < T ? first + ROWS : T; /* of the keys this block's queries see */
-    const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : T;
-    const E *const k = (const E *)c.k + at, *const v = (const E *)c.v + at;
+    const int end = c.causal && first + ROWS < T ? first + ROWS : S; /* of the keys this block's queries see */
+    const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : S;
+    const int my_start = c.window > 0 ? mine - (int)c.window + 1 : 0;
+    const int start = c.window > 0 && first >= c.window ? (first - (int)c.window + 1) / shape::N * shape::N : 0;
+    const E *const k = (const E *)c.k + kv_at, *const v = (const E *)c.v + kv_at;
     CKPT_SHARED(shared);
     E *const tile_q = (E *)shared, *const tile_dO = tile_q + ROWS * tile_row<E, D>;
     E *const tile_k = tile_dO + ROWS * tile_row<E, D>, *const tile_v = tile_k + 2 * STAGE;
 
-    tile_fetch<E, D, ROWS, THREADS>(tile_q, (const E *)c.q + at, c.in_row, first, c);
-    tile_fetch<E, D, ROWS, THREADS>(tile_dO, (const E *)c.dO + out_at, c.C, first, c);
-    tile_fetch<E, D, shape::N, THREADS>(tile_k, k, c.in_row, 0, c);
-    tile_fetch<E, D, shape::N, THREADS>(tile_v, v, c.in_row, 0, c);
+    tile_fetch<E, D, ROWS, THREADS>(tile_q, (const E *)c.q + at, c.q_row, first, T, c);
+    tile_fetch<E, D, ROWS, THREADS>(tile_dO, (const E *)c.dO + out_at, c.C, first, T, c);
+    tile_fetch<E, D, shape::N, THREADS>(tile_k, k, c.kv_row, start, S, c);
+    tile_fetch<E, D, shape::N, THREADS>(tile_v, v, c.kv_row, start, S, c);
     float lse[M][2], delta[M][2];
     CKPT_UNROLL
     for (int i = 0; i < 2 * M; i++) {
@@ -238,17 +257,20 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
 
     float dq[M][D / 8][4] = {};
     CKPT_ROLLED
-    for (int key = 0, stage = 0; key < end; key += shape::N, stage = 1 - stage) {
+    for (int key = start, stage = 0; key < end; key += shape::N, stage = 1 - stage) {
         async_wait();
         __syncthreads();
         if (key + shape::N < end) {
-            tile_fetch<E, D, shape::N, THREADS>(tile_k + (1 - stage) * STAGE, k, c.in_row, key + shape::N, c);
-            tile_fetch<E, D, shape::N, THREADS>(tile_v + (1 - stage) * STAGE, v, c.in_row, key + shape::N, c);
+            tile_fetch<E, D, shape::N, THREADS>(tile_k + (1 - stage) * STAGE, k, c.kv_row, key + shape::N, S, c);
+            tile_fetch<E, D, shape::N, THREADS>(tile_v + (1 - stage) * STAGE, v, c.kv_row, key + shape::N, S, c);
         }
         CKPT_ROLLED
         for (int part = 0; part < shape::N; part += PART) {
             if (key + part >= my_end) {
                 break; /* this warp's queries see none of its keys */
+            }
+            if (key + part + PART <= my_start) {
+                continue;
             }
             const E *const rows = tile_k + stage * STAGE + part * tile_row<E, D>;
             uint32_t kept[M] = {};
@@ -265,7 +287,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_query_gradients(attentio
     }
     float factor[M][2];
     fill_factor<M>(factor, c.scale);
-    tile_store<E, D, M>(dq, factor, tile_q + before * tile_row<E, D>, (E *)c.dq + at, c.in_row, mine, c);
+    tile_store<E, D, M>(dq, factor, tile_q + before * tile_row<E, D>, (E *)c.dq + at, c.q_row, mine, T, c);
 }
 
 /* ------------------------------------------------------------------------------------------- launches */
@@ -276,7 +298,8 @@ template <typename E, int D, bool DROPS> bool start(const ckpt_cuda *cuda, const
     constexpr int rows = 16 * shape::M * WARPS;
     constexpr size_t owned = sizeof(E) * 2 * rows * tile_row<E, D>;
     const size_t shared = owned + (keys ? 2 * sizeof(query_tile<E, D>) : sizeof(E) * 4 * shape::N * tile_row<E, D>);
-    const unsigned blocks = (unsigned)((call->T + rows - 1) / rows * call->B * call->heads);
+    const int64_t tiles = ((keys ? call->S : call->T) + rows - 1) / rows;
+    const unsigned blocks = (unsigned)(tiles * call->B * (keys ? call->heads / call->group : call->heads));
     if ((size_t)cuda->shared_bytes < shared) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* Attention forward: o = dropout(softmax(q k^T / sqrt(D) + mask)) v and the logarithms of the row sums, without a T x T
+/* Attention forward: o = dropout(softmax(scale q k^T, where seen)) v and the logarithms of the row sums, without a T x S
  * matrix. A block takes some queries of one head and goes through the keys, 32 or 64 at a time. A warp keeps output,
  * maxima and sums of its 16 or 32 queries in registers and rescales them when a maximum grows. cp.async loads the next
  * keys and values during the computation. No result depends on the grid: one warp computes a row, with keys in order.
@@ -23,6 +23,9 @@ namespace
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
+/* Stands for the maximum of no scores: finite, so that a tile of which a query sees nothing adds nothing. */
+constexpr float NO_SCORE = -1e30f;
+
 /* M: 16 M rows per warp. N: keys of a tile. left: queries are kept in registers. */
 template <typename E, int D> struct forward_shape;
 template <int D> struct forward_shape<bf16, D> {
@@ -39,8 +42,7 @@ template <int M> struct softmax_rows {
     float most[M][2], total[M][2];
 };
 
-/* Scores become exp(score - maximum); `o` is corrected for new maxima. Every row of the first tile has a
- * key it sees. */
+/* Scores become exp(score - maximum); `o` is corrected for new maxima. */
 template <int D, int M, int N>
 __device__ inline void softmax_tile(float (&s)[M][N][4], float (&o)[M][D / 8][4], softmax_rows<M> &rows, float scale)
 {
@@ -111,7 +113,7 @@ __device__ inline void finish_rows(const attention_call &c, int64_t bh, int row,
             }
         }
     }
-    tile_store<E, D, M>(o, factor, tile, (E *)c.o + attention_out_at(c, bh, 0), c.C, row, c);
+    tile_store<E, D, M>(o, factor, tile, (E *)c.o + attention_out_at(c, bh, 0), c.C, row, c.T, c);
 }
 
 template <typename E, int D, bool DROPS>
@@ -119,20 +121,22 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
 {
     typedef forward_shape<E, D> shape;
     constexpr int M = shape::M, KEYS = shape::N, N = KEYS / 8, ROWS = 16 * M * WARPS, STAGE = KEYS * tile_row<E, D>;
-    const int T = (int)c.T, tiles = (T + ROWS - 1) / ROWS, warp = (int)threadIdx.x / 32;
-    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_in_at(c, bh, 0);
+    const int T = (int)c.T, S = (int)c.S, tiles = (T + ROWS - 1) / ROWS, warp = (int)threadIdx.x / 32;
+    const int64_t bh = blockIdx.x / (unsigned)tiles, at = attention_kv_at(c, bh / c.group, 0);
     /* With a causal mask the last queries take longest, so they start first. */
     const int first = (tiles - 1 - (int)(blockIdx.x % (unsigned)tiles)) * ROWS, mine = first + 16 * M * warp;
-    const int end = c.causal && first + ROWS < T ? first + ROWS : T; /* of the keys that this block's queries see */
-    const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : T;
+    const int end = c.causal && first + ROWS < T ? first + ROWS : S; /* of the keys that this block's queries see */
+    const int my_end = mine >= T ? 0 : c.causal && mine + 16 * M < T ? mine + 16 * M : S;
+    const int my_start = c.window > 0 ? mine - (int)c.window + 1 : 0;
+    const int start = c.window > 0 && first >= c.window ? (first - (int)c.window + 1) / KEYS * KEYS : 0;
     const E *const k = (const E *)c.k + at, *const v = (const E *)c.v + at;
     CKPT_SHARED(shared);
     E *const tile_q = (E *)shared, *const tile_k = tile_q + ROWS * tile_row<E, D>, *const tile_v = tile_k + 2 * STAGE;
     E *const my_q = tile_q + 16 * M * warp * tile_row<E, D>;
 
-    tile_fetch<E, D, ROWS, THREADS>(tile_q, (const E *)c.q + at, c.in_row, first, c);
-    tile_fetch<E, D, KEYS, THREADS>(tile_k, k, c.in_row, 0, c);
-    tile_fetch<E, D, KEYS, THREADS>(tile_v, v, c.in_row, 0, c);
+    tile_fetch<E, D, ROWS, THREADS>(tile_q, (const E *)c.q + attention_q_at(c, bh, 0), c.q_row, first, T, c);
+    tile_fetch<E, D, KEYS, THREADS>(tile_k, k, c.kv_row, start, S, c);
+    tile_fetch<E, D, KEYS, THREADS>(tile_v, v, c.kv_row, start, S, c);
     async_wait();
     __syncthreads();
     typename shape::left q;
@@ -143,23 +147,26 @@ __global__ void __launch_bounds__(THREADS, 2) attention_forward(attention_call c
     softmax_rows<M> rows;
     CKPT_UNROLL
     for (int i = 0; i < 2 * M; i++) {
-        rows.most[i / 2][i % 2] = -INFINITY;
+        rows.most[i / 2][i % 2] = NO_SCORE;
         rows.total[i / 2][i % 2] = 0;
     }
     CKPT_ROLLED
-    for (int key = 0, stage = 0; key < end; key += KEYS, stage = 1 - stage) {
+    for (int key = start, stage = 0; key < end; key += KEYS, stage = 1 - stage) {
         /* This tile has arrived. All warps are done with the previous one, which the next copy overwrites. */
         async_wait();
         __syncthreads();
         if (key + KEYS < end) {
-            tile_fetch<E, D, KEYS, THREADS>(tile_k + (1 - stage) * STAGE, k, c.in_row, key + KEYS, c);
-            tile_fetch<E, D, KEYS, THREADS>(tile_v + (1 - stage) * STAGE, v, c.in_row, key + KEYS, c);
+            tile_fetch<E, D, KEYS, THREADS>(tile_k + (1 - stage) * STAGE, k, c.kv_row, key + KEYS, S, c);
+            tile_fetch<E, D, KEYS, THREADS>(tile_v + (1 - stage) * STAGE, v, c.kv_row, key + KEYS, S, c);
         }
-        if (key < my_end) { /* else this warp's queries see none of them */
+        if (key < my_end && key + KEYS > my_start) { /* else this warp's queries see none of them */
             float s[M][N][4];
             tile_rows<D, M, N>(s, q, tile_k + stage * STAGE);
-            if (key + KEYS > T || (c.causal && key + KEYS > mine + 1)) {
+            if (key + KEYS > S || (c.causal && key + KEYS > mine + 1)) {
                 mask_by_query(s, c, mine, key);
+            }
+            if (c.window > 0 && key < my_start + 16 * M - 1) {
+                mask_window_by_query(s, c, mine, key);
             }
             softmax_tile<D, M, N>(s, o, rows, c.log2_scale);
             if (DROPS) {

@@ -19,7 +19,7 @@ typedef struct ckpt_case_input {
     bool fixed;    /* float32 whose gradient is not wanted */
 } ckpt_case_input;
 
-enum { CKPT_CASE_INPUTS = 4, CKPT_CASE_ATTRS = 6 };
+enum { CKPT_CASE_INPUTS = 5, CKPT_CASE_ATTRS = 6 };
 
 typedef struct ckpt_case {
     const char *op;

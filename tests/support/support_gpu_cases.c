@@ -28,6 +28,11 @@ const ckpt_case ckpt_gpu_cases[] = {
     PACKED(1, 1, 128, CAUSAL), PACKED(70, 1, 128, CAUSAL, REAL("dropout", 0.1)), PACKED(20, 1, 7, CAUSAL),
     {.op = "attention", .in_count = 3, IN(F(3, 33, 64)), AT(INT("heads", 1))},
     {.op = "attention", IN(F(2, 20, 32), F(2, 20, 32), FIXED(2, 20, 32)), AT(INT("heads", 2), CAUSAL)},
+    {.op = "attention", IN(F(2, 70, 128)), AT(INT("heads", 4), INT("kv_heads", 2), CAUSAL)},
+    {.op = "attention", IN(F(1, 33, 96), F(1, 70, 32), F(1, 70, 32)), AT(INT("heads", 3), INT("kv_heads", 1), REAL("dropout", 0.1))},
+    {.op = "attention", IN(F(1, 200, 96)), AT(INT("heads", 2), CAUSAL, INT("window", 33))},
+    {.op = "attention", IN(F(2, 40, 96), F(2, 40, 40)), AT(INT("heads", 2), FLAG("bias", 1), REAL("scale", 1))},
+    {.op = "attention", IN(F(4, 49, 48), F(1, 49, 49), IDS(2, 2, 49, 49)), AT(INT("heads", 1), FLAG("bias", 1), FLAG("mask", 1))},
 
     {.op = "linear", IN(F(1, 1000)), AT(INT("features", 7))},
     {.op = "linear", IN(F(7, 1)), AT(INT("features", 1000))},

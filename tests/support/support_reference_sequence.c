@@ -84,31 +84,55 @@ void ckpt_reference_softmax(const ckpt_reference *r)
 
 enum { LONGEST = 512 }; /* positions a test case may have */
 
+/* Is key j hidden from query i of sequence b? */
+static bool hides(const ckpt_reference *r, int64_t b, int64_t i, int64_t j)
+{
+    const ckpt_node *const node = r->node;
+    const int64_t window = ckpt_node_int(node, "window");
+    if (ckpt_node_bool(node, "causal") && (j > i || (window > 0 && j <= i - window))) {
+        return true;
+    }
+    if (!ckpt_node_bool(node, "mask")) {
+        return false;
+    }
+    const double *const mask = r->in[node->in_count - 1];
+    const ckpt_shape *const shape = &node->in[node->in_count - 1].shape;
+    return shape->rank == 2 ? mask[b * shape->dim[1] + j] == 0
+                            : mask[(b % shape->dim[0] * shape->dim[1] + i) * shape->dim[2] + j] == 0;
+}
+
 void ckpt_reference_attention(const ckpt_reference *r)
 {
     const ckpt_node *const node = r->node;
     const ckpt_shape *const y = &node->out[0].shape;
     const int64_t B = y->dim[0], T = y->dim[1], C = y->dim[2], heads = ckpt_node_int(node, "heads"), D = C / heads;
-    const double p = ckpt_node_float(node, "dropout");
-    const bool causal = ckpt_node_bool(node, "causal"), packed = node->in_count == 1;
-    const int64_t row = packed ? 3 * C : C; /* numbers between one position and the next */
-    const double *const q = r->in[0], *const k = packed ? q + C : r->in[1], *const v = packed ? q + 2 * C : r->in[2];
+    const int64_t given = ckpt_node_int(node, "kv_heads"), kv_heads = given == 0 ? heads : given, KV = kv_heads * D;
+    const double p = ckpt_node_float(node, "dropout"), scale = ckpt_node_float(node, "scale");
+    const bool bias = ckpt_node_bool(node, "bias"), packed = node->in_count - bias - ckpt_node_bool(node, "mask") == 1;
+    const int64_t S = packed ? T : node->in[1].shape.dim[1];
+    /* numbers between one position and the next */
+    const int64_t q_row = packed ? C + 2 * KV : C, row = packed ? C + 2 * KV : KV;
+    const double *const q = r->in[0], *const k = packed ? q + C : r->in[1], *const v = packed ? q + C + KV : r->in[2];
     for (int64_t b = 0; b < B; b++) {
         for (int64_t h = 0; h < heads; h++) {
+            const int64_t kv = h / (heads / kv_heads);
             for (int64_t i = 0; i < T; i++) {
                 double score[LONGEST];
-                const int64_t seen = causal ? i + 1 : T;
-                for (int64_t j = 0; j < seen; j++) {
+                bool any = false;
+                for (int64_t j = 0; j < S; j++) {
                     score[j] = 0;
                     for (int64_t d = 0; d < D; d++) {
-                        score[j] += q[(b * T + i) * row + h * D + d] * k[(b * T + j) * row + h * D + d];
+                        score[j] += q[(b * T + i) * q_row + h * D + d] * k[(b * S + j) * row + kv * D + d];
                     }
-                    score[j] /= sqrt((double)D);
+                    score[j] = scale == 0 ? score[j] / sqrt((double)D) : score[j] * scale;
+                    score[j] += bias ? r->in[packed ? 1 : 3][(h * T + i) * S + j] : 0;
+                    score[j] = hides(r, b, i, j) ? -INFINITY : score[j];
+                    any = any || score[j] > -INFINITY;
                 }
-                const double lse = log_sum_exp(score, seen, 1);
+                const double lse = any ? log_sum_exp(score, S, 1) : 0;
                 r->saved[0][(b * heads + h) * T + i] = lse;
-                for (int64_t j = 0; j < seen; j++) {
-                    const uint64_t element = (uint64_t)(((b * heads + h) * T + i) * T + j);
+                for (int64_t j = 0; j < S; j++) {
+                    const uint64_t element = (uint64_t)(((b * heads + h) * T + i) * S + j);
                     const uint32_t word = ckpt_reference_philox(r->seed, r->step, (uint32_t)node->index, 1, element);
                     score[j] = exp(score[j] - lse);
                     if (p > 0 && !r->evaluating) {
@@ -117,8 +141,8 @@ void ckpt_reference_attention(const ckpt_reference *r)
                 }
                 for (int64_t d = 0; d < D; d++) {
                     double sum = 0;
-                    for (int64_t j = 0; j < seen; j++) {
-                        sum += score[j] * v[(b * T + j) * row + h * D + d];
+                    for (int64_t j = 0; j < S; j++) {
+                        sum += score[j] * v[(b * S + j) * row + kv * D + d];
                     }
                     r->out[0][(b * T + i) * C + h * D + d] = sum;
                 }
