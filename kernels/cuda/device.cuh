@@ -64,12 +64,14 @@ static inline cudaStream_t launch_stream(const ckpt_cuda *cuda)
 
 typedef __nv_bfloat16 bf16;
 
-/* A direction of a ckpt_kernel. CKPT_TYPED(start): start<T>(args), where T is the type of the layer's first input.
+/* A direction of a ckpt_kernel. CKPT_TYPED(start): start<T>(args), where T is the type of the layer's first input,
+ * or of activations where it has none.
  * CKPT_WIDE(length, start): start<T, N>(args), N as above for rows of length(node) elements. */
 typedef void ckpt_start(const ckpt_kernel_args *args);
 template <ckpt_start *FLOAT, ckpt_start *BF16> static ckpt_code run_typed(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    (args->node->in[0].dtype == CKPT_BFLOAT16 ? BF16 : FLOAT)(args);
+    const ckpt_node *const node = args->node;
+    ((node->in_count > 0 ? node->in[0].dtype : node->dtype) == CKPT_BFLOAT16 ? BF16 : FLOAT)(args);
     return ckpt_cuda_launched(args->node->op->name, err);
 }
 template <int64_t (*LENGTH)(const ckpt_node *), ckpt_start *FLOATS, ckpt_start *FLOAT, ckpt_start *BF16S,

@@ -100,6 +100,16 @@ const ckpt_case ckpt_cases[] = {
     {.op = "attention", IN(F(2, 6, 12), FIXED(2, 6, 4), F(2, 6, 4)),
      AT(INT("heads", 6), INT("kv_heads", 2), FLAG("causal", 1), REAL("dropout", 0.3))},
     {.op = "attention", IN(F(2, 5, 8), F(2, 3, 8), F(2, 3, 8)), AT(INT("heads", 2))},
+    {.op = "relative_bias", .in_count = CKPT_CASE_NONE,
+     AT(WORD("kind", "t5"), INT("heads", 3), INT("queries", 7), INT("keys", 25), INT("buckets", 8), INT("max_distance", 20))},
+    {.op = "relative_bias", .in_count = CKPT_CASE_NONE,
+     AT(WORD("kind", "t5"), INT("heads", 2), INT("queries", 40), INT("buckets", 7), INT("max_distance", 12),
+        FLAG("bidirectional", 0))},
+    {.op = "relative_bias", .in_count = CKPT_CASE_NONE, AT(WORD("kind", "swin"), INT("heads", 3), INT("window", 3))},
+    {.op = "window_mask", .in_count = CKPT_CASE_NONE,
+     AT(INT("height", 6), INT("width", 9), INT("window", 3), INT("shift", 1))},
+    {.op = "window_mask", .in_count = CKPT_CASE_NONE,
+     AT(INT("height", 4), INT("width", 8), INT("window", 4), LIST("shift", 0, 3))},
     {.op = "attention", IN(F(1, 3, 12), F(1, 9, 4), F(1, 9, 4)), AT(INT("heads", 3), INT("kv_heads", 1), REAL("dropout", 0.3))},
     {.op = "attention", IN(F(2, 9, 12)), AT(INT("heads", 2), FLAG("causal", 1), INT("window", 3))},
     {.op = "attention", IN(F(1, 40, 6)),
@@ -239,6 +249,10 @@ const ckpt_case ckpt_cases[] = {
     {.op = "attention", .in_count = 3, IN(F(2, 70, 80)), AT(INT("heads", 1), FLAG("causal", 1), REAL("dropout", 0.2))},
     {.op = "attention", IN(F(2, 80, 160)), AT(INT("heads", 6), INT("kv_heads", 2), FLAG("causal", 1))},
     {.op = "attention", IN(F(1, 90, 32), F(1, 130, 32), F(1, 130, 32)), AT(INT("heads", 2))},
+    {.op = "relative_bias", .in_count = CKPT_CASE_NONE, AT(WORD("kind", "t5"), INT("heads", 4), INT("queries", 150))},
+    {.op = "relative_bias", .in_count = CKPT_CASE_NONE, AT(WORD("kind", "swin"), INT("heads", 8), INT("window", 7))},
+    {.op = "window_mask", .in_count = CKPT_CASE_NONE,
+     AT(INT("height", 28), INT("width", 21), INT("window", 7), INT("shift", 3))},
     {.op = "attention", IN(F(1, 150, 96)), AT(INT("heads", 2), FLAG("causal", 1), INT("window", 40))},
     {.op = "attention", IN(F(2, 70, 48), F(2, 70, 70), IDS(2, 2, 70)), AT(INT("heads", 2), FLAG("bias", 1), FLAG("mask", 1))},
     {.op = "add", .in_count = 3, IN(F(130, 300))},
@@ -357,7 +371,7 @@ ckpt_code ckpt_case_network(const ckpt_case *c, int threads, ckpt_arena *arena, 
 ckpt_code ckpt_case_network_as(const ckpt_case *c, ckpt_dtype dtype, int threads, ckpt_arena *arena,
                                const ckpt_network **network, const ckpt_node **node, ckpt_err *err)
 {
-    const int in_count = c->in_count > 0 ? c->in_count : written_inputs(c);
+    const int in_count = c->in_count == CKPT_CASE_NONE ? 0 : c->in_count > 0 ? c->in_count : written_inputs(c);
     ckpt_model *const model = CKPT_NEW(arena, ckpt_model, 1);
     ckpt_tensor *const input = CKPT_NEW(arena, ckpt_tensor, in_count + 1);
     ckpt_layer *const layer = CKPT_NEW(arena, ckpt_layer, 2 * in_count + 1);

@@ -19,11 +19,12 @@ typedef struct ckpt_case_input {
     bool fixed;    /* float32 whose gradient is not wanted */
 } ckpt_case_input;
 
-enum { CKPT_CASE_INPUTS = 5, CKPT_CASE_ATTRS = 6 };
+enum { CKPT_CASE_INPUTS = 5, CKPT_CASE_ATTRS = 8, CKPT_CASE_NONE = -1 };
 
 typedef struct ckpt_case {
     const char *op;
-    int in_count; /* 0: as many as are written; else the last one written stands for all after it */
+    int in_count; /* 0: as many as are written, at least one; CKPT_CASE_NONE; else the last one written stands for all
+                     after it */
     ckpt_case_input in[CKPT_CASE_INPUTS];
     ckpt_attr attr[CKPT_CASE_ATTRS]; /* name NULL ends */
     ckpt_fill fill;

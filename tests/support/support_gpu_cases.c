@@ -15,6 +15,7 @@
 #define IN(...)     .in = {__VA_ARGS__}
 #define AT(...)     .attr = {__VA_ARGS__}
 #define BILINEAR    {.name = "mode", .kind = CKPT_STRING, .string = "bilinear"}
+#define T5          {.name = "kind", .kind = CKPT_STRING, .string = "t5"}
 #define CAUSAL      {.name = "causal", .kind = CKPT_BOOL, .integer = 1}
 #define PACKED(t, heads, size, ...) \
     {.op = "attention", IN(F(1, t, 3 * (heads) * (size))), AT(INT("heads", heads), __VA_ARGS__)}
@@ -29,6 +30,8 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "attention", .in_count = 3, IN(F(3, 33, 64)), AT(INT("heads", 1))},
     {.op = "attention", IN(F(2, 20, 32), F(2, 20, 32), FIXED(2, 20, 32)), AT(INT("heads", 2), CAUSAL)},
     {.op = "attention", IN(F(2, 70, 128)), AT(INT("heads", 4), INT("kv_heads", 2), CAUSAL)},
+    {.op = "relative_bias", .in_count = CKPT_CASE_NONE,
+     AT(T5, INT("heads", 1), INT("queries", 1), INT("keys", 300), INT("buckets", 256), INT("max_distance", 1000))},
     {.op = "attention", IN(F(1, 33, 96), F(1, 70, 32), F(1, 70, 32)), AT(INT("heads", 3), INT("kv_heads", 1), REAL("dropout", 0.1))},
     {.op = "attention", IN(F(1, 200, 96)), AT(INT("heads", 2), CAUSAL, INT("window", 33))},
     {.op = "attention", IN(F(2, 40, 96), F(2, 40, 40)), AT(INT("heads", 2), FLAG("bias", 1), REAL("scale", 1))},

@@ -215,6 +215,8 @@ static const struct {
     {"embedding", ckpt_reference_embedding},
     {"positional_embedding", ckpt_reference_positional_embedding},
     {"attention", ckpt_reference_attention},
+    {"relative_bias", ckpt_reference_relative_bias},
+    {"window_mask", ckpt_reference_window_mask},
     {"add", add},
     {"mul", mul},
     {"concat", concat},

@@ -44,8 +44,9 @@ bool ckpt_reference_keeps(uint32_t word, double p);
 typedef void ckpt_reference_op(const ckpt_reference *r);
 ckpt_reference_op ckpt_reference_conv2d, ckpt_reference_batchnorm, ckpt_reference_maxpool2d, ckpt_reference_avgpool2d,
     ckpt_reference_global_avgpool, ckpt_reference_upsample, ckpt_reference_softmax, ckpt_reference_log_softmax,
-    ckpt_reference_attention, ckpt_reference_lstm_cell, ckpt_reference_embedding, ckpt_reference_positional_embedding,
-    ckpt_reference_cross_entropy, ckpt_reference_linear_cross_entropy, ckpt_reference_nll_loss, ckpt_reference_mse,
-    ckpt_reference_layernorm, ckpt_reference_linear, ckpt_reference_slice, ckpt_reference_pad, ckpt_reference_roll;
+    ckpt_reference_attention, ckpt_reference_relative_bias, ckpt_reference_window_mask, ckpt_reference_lstm_cell,
+    ckpt_reference_embedding, ckpt_reference_positional_embedding, ckpt_reference_cross_entropy,
+    ckpt_reference_linear_cross_entropy, ckpt_reference_nll_loss, ckpt_reference_mse, ckpt_reference_layernorm,
+    ckpt_reference_linear, ckpt_reference_slice, ckpt_reference_pad, ckpt_reference_roll;
 
 #endif

@@ -151,6 +151,64 @@ void ckpt_reference_attention(const ckpt_reference *r)
     }
 }
 
+/* The row of T5's table for a key so far behind its query; < 0: before it. As in its code. */
+static int64_t bucket(int64_t relative, int64_t buckets, int64_t max_distance, bool bidirectional)
+{
+    int64_t row = 0;
+    if (bidirectional) {
+        buckets /= 2;
+        row = relative > 0 ? buckets : 0;
+        relative = relative < 0 ? -relative : relative;
+    } else {
+        relative = relative < 0 ? -relative : 0;
+    }
+    const int64_t exact = buckets / 2;
+    if (relative < exact) {
+        return row + relative;
+    }
+    const double share = log((double)relative / (double)exact) / log((double)max_distance / (double)exact);
+    const int64_t large = exact + (int64_t)floor(share * (double)(buckets - exact) + 1e-9);
+    return row + (large < buckets ? large : buckets - 1);
+}
+
+void ckpt_reference_relative_bias(const ckpt_reference *r)
+{
+    const ckpt_node *const node = r->node;
+    const int64_t *const dim = node->out[0].shape.dim;
+    const int64_t w = ckpt_node_int(node, "window");
+    for (int64_t i = 0; i < dim[1]; i++) {
+        for (int64_t j = 0; j < dim[2]; j++) {
+            const int64_t row = w > 0
+                                    ? (i / w - j / w + w - 1) * (2 * w - 1) + i % w - j % w + w - 1
+                                    : bucket(j - i, ckpt_node_int(node, "buckets"), ckpt_node_int(node, "max_distance"),
+                                             ckpt_node_bool(node, "bidirectional"));
+            for (int64_t h = 0; h < dim[0]; h++) {
+                r->out[0][(h * dim[1] + i) * dim[2] + j] = r->param[0][row * dim[0] + h];
+            }
+        }
+    }
+}
+
+/* Two tokens of a window may see each other if no border of the image lies between the pixels that were rolled to their
+ * places. */
+void ckpt_reference_window_mask(const ckpt_reference *r)
+{
+    const ckpt_node *const node = r->node;
+    const int64_t size[2] = {ckpt_node_int(node, "height"), ckpt_node_int(node, "width")};
+    const int64_t w = ckpt_node_int(node, "window"), across = size[1] / w, tokens = w * w;
+    for (int64_t at = 0; at < ckpt_shape_count(&node->out[0].shape); at++) {
+        const int64_t group = at / tokens / tokens, i = at / tokens % tokens, j = at % tokens;
+        const int64_t a[2] = {group / across * w + i / w, group % across * w + i % w};
+        const int64_t b[2] = {group / across * w + j / w, group % across * w + j % w};
+        bool sees = true;
+        for (int d = 0; d < 2; d++) {
+            const int64_t shift = ckpt_node_int_at(node, "shift", d);
+            sees = sees && (a[d] + shift >= size[d]) == (b[d] + shift >= size[d]);
+        }
+        r->out[0][at] = sees;
+    }
+}
+
 static double logistic(double x)
 {
     return 1 / (1 + exp(-x));

@@ -251,7 +251,7 @@ static void check_forward_ways(ckpt_bench *bench)
                 saved[k] = (way->saved & node->way_saved) >> k & 1 ? copy_saved(bench, k) : NULL;
             }
         }
-        if ((node->op->inplace & 1) != 0 && bench->in[0].bytes == bench->out[0].bytes) {
+        if (node->in_count > 0 && (node->op->inplace & 1) != 0 && bench->in[0].bytes == bench->out[0].bytes) {
             ckpt_bench_forward(bench, &(ckpt_run){.inplace = 1, .way = way});
             check_bits(bench, "another way in place", bits, ckpt_bench_snapshot(bench, false, &length), length);
         }
