@@ -2,6 +2,7 @@
 #include "executor/executor.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -30,6 +31,7 @@ ckpt_code ckpt_executor_create(ckpt_device *device, const ckpt_lowered *lowered,
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an executor");
     }
     made->progress.seed = wanted.seed;
+    made->progress.best_loss = INFINITY;
     made->program = (ckpt_program){
         .device = device, .lowered = lowered, .plan = plan, .ranks = wanted.ranks, .poison = wanted.poison};
     made->run.program = &made->program;
@@ -77,9 +79,9 @@ ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *t
     return CKPT_OK;
 }
 
-ckpt_code ckpt_executor_evaluate(ckpt_executor *executor, float *loss, ckpt_err *err)
+ckpt_code ckpt_executor_evaluate(ckpt_executor *executor, const ckpt_watcher *watcher, float *loss, ckpt_err *err)
 {
-    return ckpt_run_evaluate(&executor->run, executor->progress.seed, executor->progress.steps, loss, err);
+    return ckpt_run_evaluate(&executor->run, executor->progress.seed, executor->progress.steps, watcher, loss, err);
 }
 
 ckpt_code ckpt_executor_trace_create(const ckpt_executor *executor, ckpt_arena *out, ckpt_trace **trace, ckpt_err *err)
@@ -115,6 +117,18 @@ uint64_t ckpt_executor_seed(const ckpt_executor *executor)
 float ckpt_executor_loss(const ckpt_executor *executor)
 {
     return executor->progress.last_loss;
+}
+
+float ckpt_executor_best(const ckpt_executor *executor, int *stale)
+{
+    *stale = executor->progress.stale;
+    return executor->progress.best_loss;
+}
+
+void ckpt_executor_best_set(ckpt_executor *executor, float best, int stale)
+{
+    executor->progress.best_loss = best;
+    executor->progress.stale = stale;
 }
 
 void ckpt_executor_data_set(ckpt_executor *executor, const char *about)
@@ -204,7 +218,12 @@ ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, c
 
 ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err)
 {
-    return ckpt_state_read(&executor->program, path, &executor->progress, err);
+    return ckpt_state_read(&executor->program, path, true, &executor->progress, err);
+}
+
+ckpt_code ckpt_executor_state_look(ckpt_executor *executor, const char *path, ckpt_err *err)
+{
+    return ckpt_state_read(&executor->program, path, false, &executor->progress, err);
 }
 
 ckpt_code ckpt_executor_state_header(const ckpt_executor *executor, ckpt_text *text, ckpt_err *err)

@@ -17,6 +17,7 @@
 #include "core/base/text.h"
 #include "core/formats/trace.h"
 #include "cupti/recorder.h"
+#include "executor/run/predictions.h"
 #include "executor/state/section.h"
 #include "kernels/device.h"
 #include "ops/lowering/network.h"
@@ -57,9 +58,11 @@ uint64_t ckpt_executor_batch(const ckpt_executor *executor, int j);
  *           is started one by one, with the same bits */
 CKPT_MUST_USE ckpt_code ckpt_executor_step(ckpt_executor *executor, float *loss, ckpt_trace *trace, ckpt_err *err);
 
-/* The loss of the next step's micro-batches, as in a step, without training: no dropout, statistics in place of batch
- * moments, nothing changed, the step not counted. Collective. Runs the forward part of the plan. */
-CKPT_MUST_USE ckpt_code ckpt_executor_evaluate(ckpt_executor *executor, float *loss, ckpt_err *err);
+/* The loss of the micro-batches in the inputs, as in a step, without training: no dropout, statistics in place of batch
+ * moments, nothing changed, the step not counted. `watcher` sees the losses over classes; NULL: nobody does. Collective.
+ * Runs the forward part of the plan. */
+CKPT_MUST_USE ckpt_code ckpt_executor_evaluate(ckpt_executor *executor, const ckpt_watcher *watcher, float *loss,
+                                               ckpt_err *err);
 
 /* A trace with room for every step; made before training, so that tracing allocates nothing. Its times, time_ns too,
  * are the device's where it has stamps, else the host's. Its allocations are read from the addresses that the steps are
@@ -80,6 +83,11 @@ const char *ckpt_executor_trace_lost(const ckpt_trace *trace);
 uint64_t ckpt_executor_steps(const ckpt_executor *executor);
 uint64_t ckpt_executor_seed(const ckpt_executor *executor);
 float ckpt_executor_loss(const ckpt_executor *executor);
+
+/* The lowest loss of the validations so far (infinite before the first) and how many there were since; the state carries
+ * them. What a validation is, the caller says. */
+float ckpt_executor_best(const ckpt_executor *executor, int *stale);
+void ckpt_executor_best_set(ckpt_executor *executor, float best, int stale);
 
 /* What the data are (ckpt_data_about), which the state carries so that a resumed run can see whether its data are the
  * same. "" until it is set or read. */
@@ -139,6 +147,10 @@ CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int nod
  * ckpt_file_begin. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_write(ckpt_executor *executor, const char *path, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const char *path, ckpt_err *err);
+
+/* The same, for evaluations alone: the batch, the layers without parameters, the number of threads and of batches per
+ * step may be others. A step after it would not be the one that follows in that training. */
+CKPT_MUST_USE ckpt_code ckpt_executor_state_look(ckpt_executor *executor, const char *path, ckpt_err *err);
 
 /* The first line that a state file would have now: the same on all ranks that train alike. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_header(const ckpt_executor *executor, ckpt_text *text, ckpt_err *err);

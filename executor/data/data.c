@@ -32,8 +32,9 @@ static void fill_integers(const ckpt_data *data, uint64_t step, int input, int64
     }
 }
 
-static void fill_synthetic(const ckpt_data *data, uint64_t step, void *const *input)
+static ckpt_code fill_synthetic(const ckpt_data *data, uint64_t step, void *const *input, ckpt_err *err)
 {
+    (void)err;
     for (int i = 0; i < data->model->input_count; i++) {
         const int64_t count = ckpt_shape_count(&data->model->input[i].shape);
         if (input[i] == NULL) {
@@ -45,6 +46,7 @@ static void fill_synthetic(const ckpt_data *data, uint64_t step, void *const *in
             fill_integers(data, step, i, count, input[i]);
         }
     }
+    return CKPT_OK;
 }
 
 static ckpt_code open_synthetic(ckpt_data *data, char *list, ckpt_err *err)
@@ -60,9 +62,8 @@ static const struct {
     const char *name;
     ckpt_code (*open)(ckpt_data *data, char *list, ckpt_err *err);
 } source[] = {
-    {"text", ckpt_data_open_text},
-    {"cifar10", ckpt_data_open_cifar10},
-    {"mnist", ckpt_data_open_mnist},
+    {"text", ckpt_data_open_text},   {"tokens", ckpt_data_open_tokens}, {"cifar10", ckpt_data_open_cifar10},
+    {"mnist", ckpt_data_open_mnist}, {"arrays", ckpt_data_open_arrays}, {"images", ckpt_data_open_folder},
     {"synthetic", open_synthetic},
 };
 
@@ -77,13 +78,15 @@ static ckpt_code open_source(ckpt_data *data, const char *spec, ckpt_err *err)
     for (size_t i = 0; i < sizeof source / sizeof source[0]; i++) {
         if (strlen(source[i].name) == length && strncmp(source[i].name, spec, length) == 0) {
             CKPT_TRY_WHILE(err, source[i].open(data, list, err), "opening the data");
+            if (data->about[0] != '\0') {
+                return CKPT_OK;
+            }
             snprintf(data->about, sizeof data->about, "%s, %d file%s, %lld bytes", source[i].name, data->file_count,
                      data->file_count == 1 ? "" : "s", (long long)ckpt_data_mapped_bytes(data));
             return CKPT_OK;
         }
     }
-    return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                     "data \"%s\": wanted text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic", spec);
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "data \"%s\": wanted " CKPT_DATA_SOURCES, spec);
 }
 
 ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model, const int64_t *class_limit, uint64_t seed,
@@ -127,9 +130,19 @@ void ckpt_data_close(ckpt_data *data)
     ckpt_memory_put(data);
 }
 
-void ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input)
+ckpt_code ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input, ckpt_err *err)
 {
-    data->fill(data, step, input);
+    return data->fill(data, step, input, err);
+}
+
+bool ckpt_data_decodes(const ckpt_data *data)
+{
+    return data->decodes;
+}
+
+int64_t ckpt_data_batches(const ckpt_data *data)
+{
+    return data->record == NULL ? 0 : data->records / data->rows > 0 ? data->records / data->rows : 1;
 }
 
 ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data)

@@ -1,8 +1,13 @@
 /* Training data: batches in an order that depends only on the seed and the step. It knows a model's inputs, and neither
  * plan nor device.
  *
- * "text:FILE" bytes as tokens, "cifar10:FILE[,FILE...]" binary batches, "mnist:IMAGES,LABELS" IDX files,
- * "synthetic" (or nothing) noise of the right types. */
+ *     text:FILE                    bytes as tokens; rows start anywhere
+ *     tokens:FILE[,FILE...]        tokens of llm.c or nanoGPT; whole rows, in a new order every epoch
+ *     cifar10:FILE[,FILE...]       binary batches; images, in a new order every epoch, as everything that follows
+ *     mnist:IMAGES,LABELS          IDX files
+ *     arrays:INPUT=FILE.npy,...    NumPy arrays, one for every input of the model
+ *     images:FOLDER                JPEG and PNG files in one folder for each class
+ *     synthetic                    (or nothing) noise of the right types */
 #ifndef CKPT_EXECUTOR_DATA_DATA_H
 #define CKPT_EXECUTOR_DATA_DATA_H
 
@@ -10,6 +15,11 @@
 #include "ops/lowering/network.h"
 
 typedef struct ckpt_data ckpt_data;
+
+/* For messages and help. */
+#define CKPT_DATA_SOURCES                                                                                              \
+    "text:FILE, tokens:FILE[,FILE...], cifar10:FILE[,FILE...], mnist:IMAGES,LABELS, arrays:INPUT=FILE.npy,..., "       \
+    "images:FOLDER or synthetic"
 
 /* limit[i] = the class_limit of model input i below: rows of the embedding or classes of the loss that reads it, the
  * smallest when there are several; 0 where nothing limits it. */
@@ -22,11 +32,19 @@ CKPT_MUST_USE ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model
                                        uint64_t seed, ckpt_data **data, ckpt_err *err);
 void ckpt_data_close(ckpt_data *data);
 
-/* Fill one batch: input[i] is the host memory of model input i; NULL: not wanted. Same seed and step, same bytes.
- * Allocates nothing. Images are scaled to [0, 1], less a mean and divided by a deviation per channel: CIFAR-10 0.4914
- * 0.4822 0.4465 and 0.2470 0.2435 0.2616, MNIST 0.1307 and 0.3081 (those of their training sets). Every image comes
- * once per epoch; text starts at a random byte for every row. */
-void ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input);
+/* Fill one batch: input[i] is the host memory of model input i; NULL: not wanted. Same seed and step, same bytes. Several
+ * threads may fill at once. Allocates nothing, but what decoding a picture takes, until it is decoded. Images are scaled
+ * to [0, 1], less a mean and divided by a deviation per channel: CIFAR-10 0.4914 0.4822 0.4465 and 0.2470 0.2435 0.2616,
+ * MNIST 0.1307 and 0.3081, pictures of a folder 0.485 0.456 0.406 and 0.229 0.224 0.225 (those of the training sets,
+ * ImageNet's for folders).
+ * Errors: CKPT_BAD_INPUT (a token, label or value that the model cannot take, a damaged picture), CKPT_IO, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_data_fill(const ckpt_data *data, uint64_t step, void *const *input, ckpt_err *err);
+
+/* Does a batch take long to make, so that a worker ahead of the step is worth it (executor/data/loader.h)? */
+bool ckpt_data_decodes(const ckpt_data *data);
+
+/* Whole batches in an epoch, 1 at least; 0: the source has no epochs (text, synthetic). */
+int64_t ckpt_data_batches(const ckpt_data *data);
 
 /* Bytes of files mapped into the process, outside all planned memory. */
 ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data);

@@ -13,33 +13,7 @@ enum {
     IDX_LABELS = 0x801,
     IDX_IMAGE_HEADER = 16,
     IDX_LABEL_HEADER = 8,
-    USE_ORDER = 0xF1,
-    ROUNDS = 4,
 };
-
-/* Position of number `at` in an order of all `count` images: a Feistel network over the next power of four, walked
- * until it lands below `count`. No table, so any epoch's order is there at once.
- * Source: Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking). */
-static uint64_t ordered(const ckpt_data *data, uint64_t epoch, uint64_t at, uint64_t count)
-{
-    unsigned half = 1;
-    while ((uint64_t)1 << 2 * half < count) {
-        half++;
-    }
-    const uint64_t mask = ((uint64_t)1 << half) - 1;
-    do {
-        uint64_t left = at >> half, right = at & mask;
-        for (uint32_t round = 0; round < ROUNDS; round++) {
-            uint32_t word[4];
-            ckpt_data_words(data, USE_ORDER, epoch << 2 | round, (uint32_t)right, word);
-            const uint64_t mixed = left ^ (word[0] & mask);
-            left = right;
-            right = mixed;
-        }
-        at = left << half | right;
-    } while (at >= count);
-    return at;
-}
 
 static void fill_image(const ckpt_images *images, const unsigned char *from, const int64_t stride[3], float *to)
 {
@@ -52,55 +26,38 @@ static void fill_image(const ckpt_images *images, const unsigned char *from, con
     }
 }
 
-static void fill_images(const ckpt_data *data, uint64_t step, void *const *input)
+static ckpt_code put_image(const ckpt_data *data, int64_t record, int64_t row, void *const *input, ckpt_err *err)
 {
     const ckpt_images *const images = &data->images;
     const ckpt_shape *const shape = &data->model->input[data->first].shape;
     int64_t stride[3] = {(int64_t)images->rows * images->columns, images->columns, 1}; /* as in the file */
+    (void)err;
     if (shape->rank == 4) {
         int64_t all[CKPT_RANK_MAX];
         ckpt_shape_strides(shape, all);
         memcpy(stride, all + 1, sizeof stride);
     }
-    const int64_t batch = shape->dim[0];
-    const int64_t image_size = ckpt_shape_count(shape) / batch;
-    for (int64_t b = 0; b < batch; b++) {
-        const uint64_t number = step * (uint64_t)batch + (uint64_t)b;
-        const uint64_t total = (uint64_t)images->total;
-        int64_t at = (int64_t)ordered(data, number / total, number % total, total);
-        int file = 0;
-        while (at >= images->count[file]) {
-            at -= images->count[file++];
-        }
-        if (input[data->first] != NULL) {
-            fill_image(images, images->image[file] + (size_t)at * images->image_step, stride,
-                       (float *)input[data->first] + b * image_size);
-        }
-        if (data->second >= 0 && input[data->second] != NULL) {
-            ((int32_t *)input[data->second])[b] = images->label[file][(size_t)at * images->label_step];
-        }
+    int file = 0;
+    while (record >= images->count[file]) {
+        record -= images->count[file++];
     }
+    if (input[data->first] != NULL) {
+        fill_image(images, images->image[file] + (size_t)record * images->image_step, stride,
+                   (float *)input[data->first] + row * (ckpt_shape_count(shape) / shape->dim[0]));
+    }
+    if (data->second >= 0 && input[data->second] != NULL) {
+        ((int32_t *)input[data->second])[row] = images->label[file][(size_t)record * images->label_step];
+    }
+    return CKPT_OK;
 }
 
-/* The first float32 input takes the images, the first int32 input the labels; there is no third. */
+/* Their channels, rows and columns are known. */
 static ckpt_code find_inputs(ckpt_data *data, const char *what, ckpt_err *err)
 {
     const ckpt_model *const model = data->model;
     const ckpt_images *const images = &data->images;
     char shape[CKPT_SHAPE_TEXT];
-    data->first = data->second = -1;
-    for (int i = 0; i < model->input_count; i++) {
-        int *const role = model->input[i].dtype == CKPT_FLOAT32 ? &data->first : &data->second;
-        if (*role >= 0) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s gives float32 images and int32 labels; input %s is one more %s",
-                             what, model->input[i].name, ckpt_dtype_name(model->input[i].dtype));
-        }
-        *role = i;
-    }
-    if (data->first < 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s needs a float32 input for the images; model %s has none", what,
-                         model->name);
-    }
+    CKPT_TRY(ckpt_data_find_images(data, what, err));
     const ckpt_shape *const image = &model->input[data->first].shape;
     const int64_t pixels = (int64_t)images->rows * images->columns;
     const bool fits = (image->rank == 4 && image->dim[1] == images->channels && image->dim[2] == images->rows &&
@@ -108,20 +65,10 @@ static ckpt_code find_inputs(ckpt_data *data, const char *what, ckpt_err *err)
                       (image->rank == 3 && images->channels == 1 && image->dim[1] == images->rows &&
                        image->dim[2] == images->columns) ||
                       (image->rank == 2 && image->dim[1] == images->channels * pixels);
-    if (!fits) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input %s is %s; %s gives [N, %d, %d, %d] or [N, %lld]",
-                         model->input[data->first].name, ckpt_shape_show(image, shape), what, images->channels,
-                         images->rows, images->columns, (long long)(images->channels * pixels));
-    }
-    if (data->second >= 0) {
-        const ckpt_shape *const label = &model->input[data->second].shape;
-        if (label->rank != 1 || label->dim[0] != image->dim[0]) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "input %s is %s; %s gives one label per image, [%lld]",
-                             model->input[data->second].name, ckpt_shape_show(label, shape), what,
-                             (long long)image->dim[0]);
-        }
-    }
-    return CKPT_OK;
+    return fits ? CKPT_OK
+                : CKPT_FAIL(err, CKPT_BAD_INPUT, "input %s is %s; %s gives [N, %d, %d, %d] or [N, %lld]",
+                            model->input[data->first].name, ckpt_shape_show(image, shape), what, images->channels,
+                            images->rows, images->columns, (long long)(images->channels * pixels));
 }
 
 static ckpt_code check_labels(const ckpt_data *data, int file, const char *path, ckpt_err *err)
@@ -156,11 +103,9 @@ ckpt_code ckpt_data_open_cifar10(ckpt_data *data, char *list, ckpt_err *err)
     images->rows = images->columns = CIFAR_SIDE;
     images->image_step = images->label_step = 1 + CIFAR_IMAGE;
     CKPT_TRY(find_inputs(data, "cifar10", err));
+    int64_t total = 0;
     for (char *path = list, *next = NULL; path != NULL; path = next) {
-        next = strchr(path, ',');
-        if (next != NULL) {
-            *next++ = '\0';
-        }
+        next = ckpt_data_next_name(path);
         if (images->file_count == CKPT_DATA_FILES_MAX) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "at most %d files of images are read", CKPT_DATA_FILES_MAX);
         }
@@ -174,11 +119,11 @@ ckpt_code ckpt_data_open_cifar10(ckpt_data *data, char *list, ckpt_err *err)
         images->label[f] = file->bytes;
         images->image[f] = file->bytes + 1;
         images->count[f] = (int64_t)(file->length / (1 + CIFAR_IMAGE));
-        images->total += images->count[f];
+        total += images->count[f];
         CKPT_TRY(check_labels(data, f, path, err));
     }
     make_values(images, mean, deviation);
-    data->fill = fill_images;
+    ckpt_data_take_records(data, total, data->model->input[data->first].shape.dim[0], put_image);
     return CKPT_OK;
 }
 
@@ -241,10 +186,10 @@ ckpt_code ckpt_data_open_mnist(ckpt_data *data, char *list, ckpt_err *err)
     images->file_count = 1;
     images->image[0] = image->bytes + IDX_IMAGE_HEADER;
     images->label[0] = label->bytes + IDX_LABEL_HEADER;
-    images->count[0] = images->total = (int64_t)count;
+    images->count[0] = (int64_t)count;
     CKPT_TRY(find_inputs(data, "mnist", err));
     CKPT_TRY(check_labels(data, 0, label->path, err));
     make_values(images, mean, deviation);
-    data->fill = fill_images;
+    ckpt_data_take_records(data, (int64_t)count, data->model->input[data->first].shape.dim[0], put_image);
     return CKPT_OK;
 }

@@ -11,8 +11,9 @@ static int64_t row_length(const ckpt_data *data)
     return shape->dim[shape->rank - 1];
 }
 
-static void fill_text(const ckpt_data *data, uint64_t step, void *const *input)
+static ckpt_code fill_text(const ckpt_data *data, uint64_t step, void *const *input, ckpt_err *err)
 {
+    (void)err;
     const ckpt_mapped *const file = &data->file[0];
     const int64_t length = row_length(data);
     const int64_t rows = ckpt_shape_count(&data->model->input[data->first].shape) / length;
@@ -33,40 +34,12 @@ static void fill_text(const ckpt_data *data, uint64_t step, void *const *input)
             }
         }
     }
-}
-
-static ckpt_code find_inputs(ckpt_data *data, ckpt_err *err)
-{
-    const ckpt_model *const model = data->model;
-    data->first = data->second = -1;
-    char first[CKPT_SHAPE_TEXT], second[CKPT_SHAPE_TEXT];
-    for (int i = 0; i < model->input_count; i++) {
-        const ckpt_tensor *const input = &model->input[i];
-        if (input->dtype != CKPT_INT32 || data->second >= 0) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                             "text fills one or two int32 inputs (tokens, then targets); input %s is %s %s, number %d",
-                             input->name, ckpt_dtype_name(input->dtype), ckpt_shape_show(&input->shape, first), i + 1);
-        }
-        if (data->first < 0) {
-            data->first = i;
-        } else {
-            data->second = i;
-        }
-    }
-    if (data->first < 0 || model->input[data->first].shape.rank < 1) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "text needs an int32 input of tokens; model %s has none", model->name);
-    }
-    if (data->second >= 0 && !ckpt_shape_equal(&model->input[data->first].shape, &model->input[data->second].shape)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "text gives targets of the tokens' shape %s; input %s is %s",
-                         ckpt_shape_show(&model->input[data->first].shape, first), model->input[data->second].name,
-                         ckpt_shape_show(&model->input[data->second].shape, second));
-    }
     return CKPT_OK;
 }
 
 ckpt_code ckpt_data_open_text(ckpt_data *data, char *list, ckpt_err *err)
 {
-    CKPT_TRY(find_inputs(data, err));
+    CKPT_TRY(ckpt_data_find_tokens(data, "text", err));
     const ckpt_mapped *file = NULL;
     CKPT_TRY(ckpt_data_map(data, list, &file, err));
     if ((int64_t)file->length <= row_length(data)) {

@@ -5,17 +5,19 @@
 
 #include "cupti/recorder.h"
 #include "executor/program/program_impl.h"
+#include "executor/run/predictions.h"
 
 typedef struct ckpt_run {
     const ckpt_program *program;
     uint64_t seed, steps; /* of the step that runs: what is drawn from, and how many steps were done before */
     uint64_t begun;       /* the batch that kernels draw from now (ckpt_device_api.begin) */
     bool evaluating;
-    bool apart;             /* each layer's update is started by itself: every step of a trace has its own time */
-    void *recorded;         /* a step, ready to be replayed; NULL: none is */
-    ckpt_launches launches; /* of the rehearsal */
-    double *losses;         /* per rank: of a step, on the host; NULL: one rank */
-    double *squares;        /* per rank and node: sums of squares of gradients, on the host; NULL: not needed there */
+    const ckpt_watcher *watcher; /* of the evaluation that runs; NULL: none */
+    bool apart;                  /* each layer's update is started by itself: every step of a trace has its own time */
+    void *recorded;              /* a step, ready to be replayed; NULL: none is */
+    ckpt_launches launches;      /* of the rehearsal */
+    double *losses;              /* per rank: of a step, on the host; NULL: one rank */
+    double *squares; /* per rank and node: sums of squares of gradients, on the host; NULL: not needed there */
     ckpt_bytes live[CKPT_CATEGORY_COUNT];
     ckpt_bytes peak_bytes;    /* the most that was in memory in any step */
     ckpt_bytes heap_bytes;    /* what malloc held when the first step began; -1: none has */
@@ -48,7 +50,8 @@ ckpt_code ckpt_run_rehearse(ckpt_run *run, uint64_t seed, bool record, ckpt_err 
 /* ckpt_executor_step and ckpt_executor_evaluate, `steps` steps being done. */
 ckpt_code ckpt_run_step(ckpt_run *run, uint64_t seed, uint64_t steps, ckpt_measured *measured, float *loss,
                         ckpt_err *err);
-ckpt_code ckpt_run_evaluate(ckpt_run *run, uint64_t seed, uint64_t steps, float *loss, ckpt_err *err);
+ckpt_code ckpt_run_evaluate(ckpt_run *run, uint64_t seed, uint64_t steps, const ckpt_watcher *watcher, float *loss,
+                            ckpt_err *err);
 
 /* Do a step that is no layer's. */
 ckpt_code ckpt_run_exchange(const ckpt_program *program, const ckpt_action *action, ckpt_err *err);

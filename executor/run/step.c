@@ -243,6 +243,19 @@ ckpt_code ckpt_run_step(ckpt_run *run, uint64_t seed, uint64_t steps, ckpt_measu
     return mean_loss(run, loss, err);
 }
 
+/* Shows a loss over classes to who watches, when all that it reads is there. */
+static ckpt_code show(const ckpt_run *run, const ckpt_action *action, ckpt_err *err)
+{
+    ckpt_device *const device = run->program->device;
+    const bool loss = action->needed && action->kind == CKPT_RUN && action->task == CKPT_TASK_LAYER &&
+                      action->phase == CKPT_FORWARD && ckpt_predictions_are(action->args.node);
+    if (run->watcher == NULL || !loss) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(device->api->finish(device, err));
+    return run->watcher->look(run->watcher->context, device, &action->args, err);
+}
+
 /* A step of an evaluation. What is left out keeps its waits and its signal: others count on all of a stream being in
  * order up to there. */
 static ckpt_code evaluate_step(ckpt_run *run, int s, ckpt_err *err)
@@ -250,6 +263,7 @@ static ckpt_code evaluate_step(ckpt_run *run, int s, ckpt_err *err)
     ckpt_device *const device = run->program->device;
     const ckpt_action *const action = &run->program->action[s];
     CKPT_TRY(await(device, action, err));
+    CKPT_TRY(show(run, action, err));
     CKPT_TRY_WHILE(err, action->needed ? act(run, action, err) : CKPT_OK, "evaluating: step %d (%s)", s, action->name);
     return set_signal(device, action, err);
 }
@@ -264,12 +278,15 @@ static ckpt_code evaluate(ckpt_run *run, ckpt_err *err)
     return program->device->api->finish(program->device, err);
 }
 
-ckpt_code ckpt_run_evaluate(ckpt_run *run, uint64_t seed, uint64_t steps, float *loss, ckpt_err *err)
+ckpt_code ckpt_run_evaluate(ckpt_run *run, uint64_t seed, uint64_t steps, const ckpt_watcher *watcher, float *loss,
+                            ckpt_err *err)
 {
     CKPT_TRY(before(run, seed, steps, err));
     run->evaluating = true;
+    run->watcher = watcher;
     const ckpt_code code = evaluate(run, err);
     run->evaluating = false;
+    run->watcher = NULL;
     CKPT_TRY(code);
     return mean_loss(run, loss, err);
 }

@@ -211,7 +211,7 @@ static ckpt_code get_sections(const ckpt_program *program, const ckpt_whole whol
 
 /* `header` has HEADER_MAX bytes. */
 static ckpt_code read_file(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], FILE *file,
-                           char *header, const char *path, ckpt_progress *progress, ckpt_err *err)
+                           char *header, const char *path, bool to_train, ckpt_progress *progress, ckpt_err *err)
 {
     if (fseek(file, 0, SEEK_END) != 0) {
         return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
@@ -227,25 +227,26 @@ static ckpt_code read_file(const ckpt_program *program, const ckpt_whole whole[S
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line is no header of a training state", path);
     }
     ckpt_progress found;
-    CKPT_TRY(ckpt_state_header_read(program, header, path, &found, err));
+    CKPT_TRY(ckpt_state_header_read(program, header, to_train, path, &found, err));
     CKPT_TRY(get_sections(program, whole, file, (ckpt_bytes)strlen(header), (ckpt_bytes)length, path, err));
     *progress = found;
     return CKPT_OK;
 }
 
 static ckpt_code open_and_read(const ckpt_program *program, const ckpt_whole whole[SAVED_SECTIONS], char *header,
-                               const char *path, ckpt_progress *progress, ckpt_err *err)
+                               const char *path, bool to_train, ckpt_progress *progress, ckpt_err *err)
 {
     FILE *const file = fopen(path, "rb");
     if (file == NULL) {
         return CKPT_FAIL(err, CKPT_IO, "%s: cannot read: %s", path, strerror(errno));
     }
-    const ckpt_code code = read_file(program, whole, file, header, path, progress, err);
+    const ckpt_code code = read_file(program, whole, file, header, path, to_train, progress, err);
     fclose(file);
     return code;
 }
 
-ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, ckpt_progress *progress, ckpt_err *err)
+ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, bool to_train, ckpt_progress *progress,
+                          ckpt_err *err)
 {
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
@@ -254,7 +255,7 @@ ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, ckpt_pr
     ckpt_code code = header != NULL ? find_sections(program, &scratch, whole, err)
                                     : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a state's header");
     if (code == CKPT_OK) {
-        code = open_and_read(program, whole, header, path, progress, err);
+        code = open_and_read(program, whole, header, path, to_train, progress, err);
     }
     ckpt_arena_fini(&scratch);
     return code;

@@ -1,6 +1,8 @@
 /* The first line of a state file: what a run must agree on with it, and where the training was. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +164,11 @@ ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress
     ckpt_json_put_int(&w, "step", (int64_t)progress->steps);
     snprintf(loss, sizeof loss, "%a", (double)progress->last_loss);
     ckpt_json_put_text(&w, "loss", loss);
+    if (isfinite(progress->best_loss)) {
+        snprintf(loss, sizeof loss, "%a", (double)progress->best_loss);
+        ckpt_json_put_text(&w, "best", loss);
+        ckpt_json_put_int(&w, "stale", progress->stale);
+    }
     ckpt_json_put_text(&w, "data", progress->data);
     ckpt_json_end(&w);
     return ckpt_text_end(text, err);
@@ -219,9 +226,13 @@ static bool goes_over(const ckpt_program *program, const char *found)
     return counted && (program->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
 }
 
-static ckpt_code check_header(const ckpt_program *program, const char *header, const char *path, ckpt_err *err)
+static ckpt_code check_header(const ckpt_program *program, const char *header, bool to_train, const char *path,
+                              ckpt_err *err)
 {
     for (int key = 0; key < KEY_COUNT; key++) {
+        if (!to_train && (key == KEY_THREADS || key == KEY_GRAPH)) {
+            continue; /* weights are good for any batch and any threads */
+        }
         ckpt_text wanted;
         ckpt_text_init(&wanted);
         ckpt_code code = add_value(program, (ckpt_state_key)key, &wanted, err);
@@ -266,15 +277,34 @@ static ckpt_code check_batches(const ckpt_program *program, const char *header, 
                      scheme->micro_batches == 1 ? "" : "es", scheme->replicas, scheme->replicas == 1 ? "" : "s");
 }
 
-ckpt_code ckpt_state_header_read(const ckpt_program *program, const char *header, const char *path,
+/* The best validation, which only a training that had one writes. */
+static ckpt_code read_best(const char *header, const char *path, ckpt_progress *progress, ckpt_err *err)
+{
+    char loss[40];
+    uint64_t stale = 0;
+    size_t length = 0;
+    progress->best_loss = INFINITY;
+    progress->stale = 0;
+    if (find_member(header, "best", &length) == NULL) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(read_words(header, "best", path, loss, sizeof loss, err));
+    CKPT_TRY(read_count(header, "stale", path, &stale, err));
+    progress->best_loss = strtof(loss, NULL);
+    progress->stale = stale < INT_MAX ? (int)stale : INT_MAX;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_state_header_read(const ckpt_program *program, const char *header, bool to_train, const char *path,
                                  ckpt_progress *progress, ckpt_err *err)
 {
     char loss[40];
-    CKPT_TRY(check_header(program, header, path, err));
-    CKPT_TRY(check_batches(program, header, path, err));
+    CKPT_TRY(check_header(program, header, to_train, path, err));
+    CKPT_TRY(to_train ? check_batches(program, header, path, err) : CKPT_OK);
     CKPT_TRY(read_count(header, "seed", path, &progress->seed, err));
     CKPT_TRY(read_count(header, "step", path, &progress->steps, err));
     CKPT_TRY(read_words(header, "loss", path, loss, sizeof loss, err));
     progress->last_loss = strtof(loss, NULL);
+    CKPT_TRY(read_best(header, path, progress, err));
     return read_words(header, "data", path, progress->data, sizeof progress->data, err);
 }

@@ -12,6 +12,8 @@
 typedef struct ckpt_progress {
     uint64_t seed, steps;
     float last_loss;
+    float best_loss;            /* the lowest of the validations so far; infinite before the first */
+    int stale;                  /* validations since that one */
     char data[CKPT_DATA_ABOUT]; /* ckpt_data_about */
 } ckpt_progress;
 
@@ -23,14 +25,14 @@ CKPT_MUST_USE ckpt_code ckpt_state_digest(const ckpt_program *program, ckpt_sect
                                           char text[CKPT_DIGEST_TEXT], ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_state_write(const ckpt_program *program, const ckpt_progress *progress, const char *path,
                                          ckpt_err *err);
-CKPT_MUST_USE ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, ckpt_progress *progress,
-                                        ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, bool to_train,
+                                        ckpt_progress *progress, ckpt_err *err);
 
 /* The first line of a state file, its newline included. Errors: CKPT_NO_MEMORY, CKPT_OVERFLOW. */
 CKPT_MUST_USE ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress *progress,
                                               ckpt_text *text, ckpt_err *err);
 /* `header` is that line of the file `path`. Errors: CKPT_BAD_INPUT, with what the state is of and what this run has. */
-CKPT_MUST_USE ckpt_code ckpt_state_header_read(const ckpt_program *program, const char *header, const char *path,
-                                               ckpt_progress *progress, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_state_header_read(const ckpt_program *program, const char *header, bool to_train,
+                                               const char *path, ckpt_progress *progress, ckpt_err *err);
 
 #endif

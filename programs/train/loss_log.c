@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,11 +11,12 @@
 
 enum { ROW_MAX = 128 };
 
-static const char header[] = "step,loss,loss_hex\n";
+static const char header[] = "step,loss,loss_hex,validation,accuracy\n";
 
+/* The part of a row that a state knows. */
 static void make_row(uint64_t step, float loss, char row[ROW_MAX])
 {
-    snprintf(row, ROW_MAX, "%" PRIu64 ",%.9g,%a\n", step, (double)loss, (double)loss);
+    snprintf(row, ROW_MAX, "%" PRIu64 ",%.9g,%a,", step, (double)loss, (double)loss);
 }
 
 /* The end of the row of `step`, where the log continues. */
@@ -34,7 +36,7 @@ static ckpt_code find_end(const ckpt_loss_log *log, uint64_t step, float loss, o
                              log->path);
         }
         if (strtoull(row, NULL, 10) == step) {
-            if (strcmp(row, wanted) != 0) {
+            if (strncmp(row, wanted, strlen(wanted)) != 0) {
                 return CKPT_FAIL(err, CKPT_BAD_INPUT,
                                  "%s: the log of another run: step %" PRIu64
                                  " is \"%.*s\" there and \"%.*s\" in the state",
@@ -80,14 +82,23 @@ ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed,
     return CKPT_OK;
 }
 
-void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss)
+void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss, double validation, double accuracy)
 {
-    if (log->file != NULL) {
-        char row[ROW_MAX];
-        make_row(step, loss, row);
-        fputs(row, log->file);
-        fflush(log->file); /* a failure is remembered by the stream */
+    if (log->file == NULL) {
+        return;
     }
+    char row[ROW_MAX];
+    make_row(step, loss, row);
+    fputs(row, log->file);
+    if (!isnan(validation)) {
+        fprintf(log->file, "%.9g", validation);
+    }
+    fputs(",", log->file);
+    if (!isnan(accuracy)) {
+        fprintf(log->file, "%.6g", accuracy);
+    }
+    fputs("\n", log->file);
+    fflush(log->file); /* a failure is remembered by the stream */
 }
 
 ckpt_code ckpt_loss_log_close(ckpt_loss_log *log, ckpt_err *err)

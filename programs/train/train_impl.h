@@ -3,10 +3,11 @@
 #define CKPT_PROGRAMS_TRAIN_TRAIN_IMPL_H
 
 #include "core/json/json_write.h"
-#include "executor/data/data.h"
+#include "executor/data/loader.h"
 #include "executor/executor.h"
 #include "executor/run/step_report.h"
 #include "executor/setup/footprint.h"
+#include "programs/train/event_log.h"
 #include "programs/train/loss_log.h"
 #include "programs/train/train_request_impl.h"
 
@@ -16,6 +17,14 @@ enum { CKPT_TIMES_KEPT = 4097 };
 typedef struct ckpt_rank_peak {
     ckpt_bytes budget, planned, measured; /* measured 0: no step was done */
 } ckpt_rank_peak;
+
+/* Of an evaluation: the sum of the losses of its batches, and how many predictions of classes were right. */
+typedef struct ckpt_train_score {
+    uint64_t batches; /* of all micro-batches and replicas together */
+    double sum;
+    int64_t right, counted;
+    bool alone; /* this process has all predictions */
+} ckpt_train_score;
 
 typedef struct ckpt_training {
     ckpt_train_options options;
@@ -32,18 +41,21 @@ typedef struct ckpt_training {
     ckpt_plan *plan;
     ckpt_device *device;
     ckpt_executor *executor;
-    ckpt_data *data;
-    ckpt_trace *trace;           /* NULL: no step is traced */
-    const ckpt_trace *predicted; /* from --profile; NULL: none was given */
-    ckpt_recorder *recorder;     /* of a GPU's last step, while it runs */
-    ckpt_footprint start, end;   /* of the device's memory, when set-up is done and when training is */
-    void **input;                /* [micro-batch * input_count + input]; NULL: not wanted */
+    ckpt_data *data, *validation; /* NULL: no validation */
+    ckpt_loader *loader;          /* of `data`, for training */
+    uint64_t first_batch;         /* of `data`, of micro-batch 0 of rank 0 */
+    ckpt_trace *trace;            /* NULL: no step is traced */
+    const ckpt_trace *predicted;  /* from --profile; NULL: none was given */
+    ckpt_recorder *recorder;      /* of a GPU's last step, while it runs */
+    ckpt_footprint start, end;    /* of the device's memory, when set-up is done and when training is */
+    void **input;                 /* [micro-batch * input_count + input]; NULL: not wanted */
     ckpt_loss_log log;
     uint64_t first_step, saved_step;
     bool saved; /* the state of saved_step is in the file */
     float loss;
-    uint64_t evaluated; /* steps whose batches were evaluated, and the mean of their losses */
-    double mean_loss;
+    ckpt_train_score score; /* of --evaluate, or the latest validation, which was after scored_step steps */
+    uint64_t scored_step;
+    ckpt_event_log events;
     uint64_t done;                 /* steps, by this process */
     ckpt_ns time[CKPT_TIMES_KEPT]; /* of the latest steps, as a ring; on a GPU of those that were not traced */
     int64_t times;
@@ -60,7 +72,8 @@ ckpt_bytes ckpt_train_peak(const ckpt_training *training);
 /* The member "scheme", without the stage and what is for times alone. */
 void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_json_writer *w);
 
-/* Print nothing about the training? True if a file goes to standard output, or this is not the rank that prints. */
+/* Print nothing about the training? True if a file or a generated text goes to standard output, or this is not the rank that
+ * prints. */
 bool ckpt_train_is_quiet(const ckpt_training *training);
 
 /* ---- train_ranks.c: this process among the others; with one rank nothing happens ---- */
@@ -97,9 +110,28 @@ bool ckpt_train_peaks_hold(const ckpt_training *training);
 
 /* ---- train_loop.c ---- */
 
-/* Trains until options.steps or a signal, with states, log and traces; or evaluates the loss of batches. */
+/* Trains until options.steps, a signal or --patience, with validations, states, logs and traces. */
 CKPT_MUST_USE ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err);
+
+/* A loader of batch `first` and those that follow it, of all replicas and micro-batches together. */
+CKPT_MUST_USE ckpt_code ckpt_train_open_loader(const ckpt_training *training, const ckpt_data *data, uint64_t first,
+                                               ckpt_loader **loader, ckpt_err *err);
+/* Fills the inputs with the loader's next batches. */
+CKPT_MUST_USE ckpt_code ckpt_train_fill(ckpt_training *training, ckpt_loader *loader, ckpt_err *err);
+
+/* ---- train_validate.c, train_generate.c ---- */
+
+/* --evaluate: into training->score. */
 CKPT_MUST_USE ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err);
+/* One validation: into training->score, and the state of the best one into --save-best. Collective. */
+CKPT_MUST_USE ckpt_code ckpt_train_validate(ckpt_training *training, ckpt_err *err);
+/* Have --patience validations brought no lower loss? */
+bool ckpt_train_is_stale(const ckpt_training *training);
+double ckpt_train_mean(const ckpt_train_score *score);
+double ckpt_train_accuracy(const ckpt_train_score *score); /* NaN: nothing was counted */
+void ckpt_train_say_score(const ckpt_train_score *score, ckpt_text *text);
+/* --generate: prints as it goes. */
+CKPT_MUST_USE ckpt_code ckpt_train_generate(ckpt_training *training, ckpt_err *err);
 
 /* Writes the trace of the last step, if one is wanted. */
 CKPT_MUST_USE ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err *err);

@@ -1,5 +1,6 @@
 /* The steps of a training. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "core/base/clock.h"
 #include "core/base/file.h"
@@ -101,29 +102,74 @@ static void report(const ckpt_training *training, ckpt_ns begun, ckpt_ns *said)
     }
 }
 
-/* Fills the inputs with the batches of the step that is `ahead` of the next one. */
-static void fill(ckpt_training *training, uint64_t ahead)
+ckpt_code ckpt_train_open_loader(const ckpt_training *training, const ckpt_data *data, uint64_t first,
+                                 ckpt_loader **loader, ckpt_err *err)
 {
     const ckpt_network *const network = training->lowered->network;
     const ckpt_scheme *const scheme = &network->scheme;
-    const uint64_t per_step = (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas;
-    for (int j = 0; j < scheme->micro_batches; j++) {
-        ckpt_data_fill(training->data, ckpt_executor_batch(training->executor, j) + ahead * per_step,
-                       training->input + (size_t)j * (size_t)network->model->input_count);
+    const int workers = training->options.workers >= 0 ? (int)training->options.workers
+                        : ckpt_data_decodes(data)      ? 1
+                                                       : 0;
+    const uint64_t now =
+        ckpt_executor_steps(training->executor) * (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas;
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    uint64_t *const number = CKPT_NEW(&scratch, uint64_t, scheme->micro_batches);
+    ckpt_code code = number != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a loader");
+    for (int j = 0; code == CKPT_OK && j < scheme->micro_batches; j++) {
+        number[j] = ckpt_executor_batch(training->executor, j) - now + first;
+    }
+    if (code == CKPT_OK) {
+        code = ckpt_loader_create(data, network->model, training->input, number, scheme->micro_batches,
+                                  (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas, workers, loader, err);
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
+ckpt_code ckpt_train_fill(ckpt_training *training, ckpt_loader *loader, ckpt_err *err)
+{
+    const ckpt_network *const network = training->lowered->network;
+    for (int j = 0; j < network->scheme.micro_batches; j++) {
+        CKPT_TRY(ckpt_loader_take(loader, training->input + (size_t)j * (size_t)network->model->input_count, err));
+    }
+    return CKPT_OK;
+}
+
+/* After every --validate-every steps, and at the end. */
+static bool validation_is_due(const ckpt_training *training, uint64_t step)
+{
+    const uint64_t every = (uint64_t)training->options.validate_every, steps = (uint64_t)training->options.steps;
+    return training->validation != NULL && (step == steps || step % every == 0);
+}
+
+static void log_step(ckpt_training *training, uint64_t step, bool validated)
+{
+    const ckpt_train_score *const score = &training->score;
+    ckpt_loss_log_add(&training->log, step, training->loss, validated ? ckpt_train_mean(score) : (double)NAN,
+                      validated ? ckpt_train_accuracy(score) : (double)NAN);
+    ckpt_event_log_add(&training->events, step, "loss/train", (double)training->loss);
+    if (validated) {
+        ckpt_event_log_add(&training->events, step, "loss/validation", ckpt_train_mean(score));
+    }
+    if (validated && score->counted > 0) {
+        ckpt_event_log_add(&training->events, step, "accuracy/validation", ckpt_train_accuracy(score));
     }
 }
 
 static ckpt_code one_step(ckpt_training *training, uint64_t step, ckpt_err *err)
 {
-    fill(training, 0);
+    CKPT_TRY(ckpt_train_fill(training, training->loader, err));
     CKPT_TRY(do_step(training, step, err));
     step++;
-    ckpt_loss_log_add(&training->log, step, training->loss);
     if (!ckpt_train_is_quiet(training) && worth_a_line(training, step)) {
         ckpt_cli_progress_clear();
         printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
         fflush(stdout);
     }
+    const bool due = validation_is_due(training, step);
+    CKPT_TRY(due ? ckpt_train_validate(training, err) : CKPT_OK);
+    log_step(training, step, due && !training->stopped);
     const int64_t every = training->options.save_every;
     return every > 0 && step % (uint64_t)every == 0 ? save(training, err) : CKPT_OK;
 }
@@ -134,7 +180,8 @@ ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err)
     const ckpt_ns begun = ckpt_clock_ns();
     ckpt_ns said = begun;
     uint64_t step = training->first_step;
-    while (step < steps) {
+    CKPT_TRY(ckpt_train_open_loader(training, training->data, training->first_batch, &training->loader, err));
+    while (step < steps && !training->stopped && !ckpt_train_is_stale(training)) {
         CKPT_TRY(ckpt_train_stop_together(training, &training->stopped, err));
         if (training->stopped) {
             break;
@@ -144,28 +191,14 @@ ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err)
         report(training, begun, &said);
     }
     ckpt_cli_progress_clear();
+    if (step < steps && !training->stopped && !ckpt_train_is_quiet(training)) {
+        printf("step %6" PRIu64 "  no lower validation loss in %lld validations: training ends here\n", step,
+               (long long)training->options.patience);
+    }
     if (training->stopped && training->done == 0) {
         return CKPT_OK; /* nothing that could replace an older state */
     }
     return save(training, err);
-}
-
-ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err)
-{
-    double sum = 0;
-    for (uint64_t i = 0; i < (uint64_t)training->options.evaluate; i++) {
-        CKPT_TRY(ckpt_train_stop_together(training, &training->stopped, err));
-        if (training->stopped) {
-            break;
-        }
-        float loss = 0;
-        fill(training, i);
-        CKPT_TRY(ckpt_executor_evaluate(training->executor, &loss, err));
-        sum += (double)loss;
-        training->evaluated = i + 1;
-        training->mean_loss = sum / (double)training->evaluated;
-    }
-    return CKPT_OK;
 }
 
 /* Adds the times of the other steps, oldest first; must run before the ring is sorted. The traced step is the latest in the ring on a CPU, and not in the ring on a GPU. */

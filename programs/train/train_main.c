@@ -96,7 +96,7 @@ static ckpt_code print_end(ckpt_training *training, const char *weights, ckpt_er
 static ckpt_code finish(ckpt_training *training, ckpt_err *err)
 {
     char digest[CKPT_DIGEST_TEXT];
-    const char *const weights = training->options.no_digest ? NULL : digest;
+    const char *const weights = training->options.no_digest || training->options.generate > 0 ? NULL : digest;
     if (weights != NULL) {
         CKPT_TRY(ckpt_executor_digest(training->executor, CKPT_SECTION_WEIGHTS, digest, err));
     }
@@ -105,6 +105,7 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
                                  &training->end, err));
     CKPT_TRY(ckpt_train_write_trace(training, err));
     CKPT_TRY(ckpt_loss_log_close(&training->log, err));
+    CKPT_TRY(ckpt_event_log_close(&training->events, err));
     return print_end(training, weights, err);
 }
 
@@ -134,7 +135,9 @@ static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *er
 {
     CKPT_TRY(set_up(training, cli, err));
     CKPT_TRY(print_start(training, err));
-    CKPT_TRY(training->options.evaluate > 0 ? ckpt_train_evaluate(training, err) : ckpt_train_steps(training, err));
+    CKPT_TRY(training->options.generate > 0   ? ckpt_train_generate(training, err)
+             : training->options.evaluate > 0 ? ckpt_train_evaluate(training, err)
+                                              : ckpt_train_steps(training, err));
     CKPT_TRY(finish(training, err));
     if (!training->stopped) {
         return CKPT_OK;
@@ -151,8 +154,13 @@ static void close_all(ckpt_training *training)
     if (training->log.file != NULL) {
         fclose(training->log.file);
     }
-    ckpt_train_watch_data(NULL);
+    if (training->events.file != NULL) {
+        fclose(training->events.file);
+    }
+    ckpt_loader_destroy(training->loader); /* before the data that its workers read */
+    ckpt_train_watch_data(NULL, NULL);
     ckpt_data_close(training->data);
+    ckpt_data_close(training->validation);
     ckpt_executor_destroy(training->executor);
     ckpt_device_close(training->device);
     ckpt_ranks_close(training->ranks);
@@ -190,7 +198,8 @@ int main(int argc, char **argv)
     };
     ckpt_err err = {0};
     ckpt_arena_init(&training.arena);
-    training.options = (ckpt_train_options){.device = "cpu", .data = "synthetic", .steps = -1, .seed = -1};
+    training.options =
+        (ckpt_train_options){.device = "cpu", .data = "synthetic", .steps = -1, .seed = -1, .workers = -1};
     training.options.set = CKPT_NEW(&training.arena, const char *, argc);
     if (training.options.set == NULL) {
         CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for the command line");

@@ -20,24 +20,41 @@ static ckpt_code take_inputs(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
+static bool trains(const ckpt_training *training)
+{
+    return training->options.evaluate == 0 && training->options.generate == 0;
+}
+
+/* Training goes on in the data that the state was trained on. An evaluation takes any, from their first batch where they
+ * are others. */
 static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
 {
+    const ckpt_train_options *const options = &training->options;
     const ckpt_network *const network = training->lowered->network;
+    const ckpt_scheme *const scheme = &network->scheme;
+    const uint64_t seed = ckpt_executor_seed(training->executor);
     int64_t *const limit = CKPT_NEW(&training->arena, int64_t, network->model->input_count);
     if (limit == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the inputs");
     }
     CKPT_TRY(take_inputs(training, err));
     ckpt_data_class_limits(network, limit);
-    CKPT_TRY(ckpt_data_open(training->options.data, network->model, limit, ckpt_executor_seed(training->executor),
-                            &training->data, err));
-    ckpt_train_watch_data(training->data);
+    CKPT_TRY(ckpt_data_open(options->data, network->model, limit, seed, &training->data, err));
+    if (options->validate != NULL) {
+        CKPT_TRY_WHILE(err, ckpt_data_open(options->validate, network->model, limit, seed, &training->validation, err),
+                       "reading --validate");
+    }
+    ckpt_train_watch_data(training->data, training->validation);
     const char *const before = ckpt_executor_data(training->executor);
     const char *const now = ckpt_data_about(training->data);
-    if (training->options.resume != NULL && strcmp(before, now) != 0) {
+    const bool others = options->resume != NULL && strcmp(before, now) != 0;
+    if (others && trains(training)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state was trained on other data (%s) than these (%s)",
-                         training->options.resume, before, now);
+                         options->resume, before, now);
     }
+    training->first_batch =
+        others ? 0
+               : ckpt_executor_steps(training->executor) * (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas;
     ckpt_executor_data_set(training->executor, now);
     return CKPT_OK;
 }
@@ -118,7 +135,8 @@ static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_e
 static ckpt_code resume(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
-    CKPT_TRY(ckpt_executor_state_read(training->executor, options->resume, err));
+    CKPT_TRY(trains(training) ? ckpt_executor_state_read(training->executor, options->resume, err)
+                              : ckpt_executor_state_look(training->executor, options->resume, err));
     const uint64_t seed = ckpt_executor_seed(training->executor);
     if (options->seed >= 0 && seed != (uint64_t)options->seed) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state has seed %" PRIu64 "; --seed %lld cannot change it",
@@ -139,6 +157,12 @@ static ckpt_code probe(ckpt_training *training, ckpt_err *err)
     }
     if (options->save != NULL) {
         CKPT_TRY(ckpt_file_probe(options->save, err));
+    }
+    if (options->save_best != NULL) {
+        CKPT_TRY(ckpt_file_probe(options->save_best, err));
+    }
+    if (options->tensorboard != NULL) {
+        CKPT_TRY(ckpt_event_log_open(&training->events, options->tensorboard, err));
     }
     return options->log == NULL ? CKPT_OK
                                 : ckpt_loss_log_open(&training->log, options->log, options->resume != NULL,

@@ -1,16 +1,24 @@
 /* The command line of ckpt-train, and whether a plan fits it. */
 #include "programs/train/train_request_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/formats/machine.h"
+#include "executor/data/loader.h"
 #include "kernels/device.h"
 
 enum { STEPS_USUAL = 10 };
 
 const ckpt_cli_option ckpt_train_option_table[] = {
     {"plan", 'p', "FILE", "the plan to follow, from ckpt-plan (required); of pipeline stages the name given to its -o"},
-    {"data", 'd', "SOURCE", "text:FILE, cifar10:FILE[,FILE...], mnist:IMAGES,LABELS or synthetic (default)"},
+    {"data", 'd', "SOURCE", CKPT_DATA_SOURCES " (default)"},
+    {"workers", 0, "N", "threads that read data ahead of the step (default 1 for images, else 0)"},
+    {"validate", 0, "SOURCE", "data for validations: loss, perplexity, accuracy"},
+    {"validate-every", 0, "N", "validate after every N steps, and at the end (default: a tenth of --steps)"},
+    {"validate-batches", 0, "N", "batches of a validation (default: all of the data; of text and synthetic 16)"},
+    {"save-best", 0, "FILE", "write the training state after every validation with the lowest loss so far"},
+    {"patience", 0, "N", "stop after N validations in a row without a lower loss"},
     {"steps", 'n', "N", "stop after N steps in all, those before --resume included (default 10)"},
     {"seed", 0, "N", "seed of weights, data order and dropout (default 0)"},
     {"threads", 't', "N", "threads of the CPU's kernels, as in the plan (default: the plan's, else all processors)"},
@@ -27,11 +35,17 @@ const ckpt_cli_option ckpt_train_option_table[] = {
      "compare the last step with this profile of the model and device: layers, phases, idle time"},
     {"no-cupti", 0, NULL, "on a GPU: time the traced step by events alone, even where CUPTI could record it"},
     {"log", 0, "FILE", "write step, loss, and loss as a hexadecimal float; a resumed run continues its log"},
+    {"tensorboard", 0, "FOLDER", "write losses and accuracies for TensorBoard"},
     {"save", 'o', "FILE", "write the training state at the end, and when interrupted"},
     {"save-every", 0, "N", "write it after every N steps, too"},
     {"resume", 0, "FILE",
      "continue from a training state with as many batches in a step; the number of ranks may differ"},
     {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},
+    {"generate", 0, "N",
+     "train nothing: print N tokens of a language model; bytes, or numbers with more than 256 classes"},
+    {"prompt", 0, "TEXT", "what the generated text begins with; tokens as 12,7,301 with more than 256 classes"},
+    {"temperature", 0, "T", "draw tokens by softmax(logits / T) (default 0: always the likeliest)"},
+    {"top-k", 0, "K", "with a temperature: among the K likeliest alone (default: all)"},
     {"no-digest", 0, NULL, "do not hash the weights at the end"},
     {"poison", 0, NULL, "fill freed memory with NaN, so that a plan that reads it shows at once"},
     {"json", 0, NULL, "print the result as JSON"},
@@ -41,6 +55,56 @@ const ckpt_cli_option ckpt_train_option_table[] = {
 bool ckpt_train_is_dash(const char *path)
 {
     return path != NULL && strcmp(path, "-") == 0;
+}
+
+/* Training, --evaluate and --generate have options of their own. 0, or the exit code. */
+static int check_kind(const ckpt_cli *cli, ckpt_train_options *options)
+{
+    const char *const kind = options->generate > 0 ? "generate" : options->evaluate > 0 ? "evaluate" : NULL;
+    const struct {
+        bool given;
+        const char *name;
+    } trains[] = {{options->save != NULL, "save"},         {options->log != NULL, "log"},
+                  {options->trace != NULL, "trace"},       {options->tensorboard != NULL, "tensorboard"},
+                  {options->validate != NULL, "validate"}, {options->steps >= 0, "steps"}},
+      validates[] = {{options->validate_every > 0, "validate-every"},
+                     {options->validate_batches > 0, "validate-batches"},
+                     {options->save_best != NULL, "save-best"},
+                     {options->patience > 0, "patience"}},
+      generates[] = {{options->prompt != NULL, "prompt"},
+                     {options->temperature_text != NULL, "temperature"},
+                     {options->top_k > 0, "top-k"}};
+    if (options->generate > 0 && options->evaluate > 0) {
+        return ckpt_cli_usage(cli, "only one of --evaluate and --generate");
+    }
+    if (options->generate > 0 && options->json) {
+        return ckpt_cli_usage(cli, "--generate prints text, and no --json");
+    }
+    for (size_t i = 0; kind != NULL && i < sizeof trains / sizeof trains[0]; i++) {
+        if (trains[i].given) {
+            return ckpt_cli_usage(cli, "--%s trains nothing, so there is nothing for --%s", kind, trains[i].name);
+        }
+    }
+    for (size_t i = 0; options->validate == NULL && i < sizeof validates / sizeof validates[0]; i++) {
+        if (validates[i].given) {
+            return ckpt_cli_usage(cli, "--%s needs --validate SOURCE", validates[i].name);
+        }
+    }
+    for (size_t i = 0; options->generate == 0 && i < sizeof generates / sizeof generates[0]; i++) {
+        if (generates[i].given) {
+            return ckpt_cli_usage(cli, "--%s needs --generate N", generates[i].name);
+        }
+    }
+    if (options->temperature_text != NULL) {
+        char *end = NULL;
+        options->temperature = strtod(options->temperature_text, &end);
+        if (end == options->temperature_text || end[0] != '\0' ||
+            !(options->temperature >= 0 && options->temperature <= 1000)) {
+            return ckpt_cli_usage(cli, "--temperature takes a number from 0 to 1000, found %s",
+                                  options->temperature_text);
+        }
+    }
+    return 0;
 }
 
 int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
@@ -58,6 +122,17 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"log", .text = &options->log},
         {"save", .text = &options->save},
         {"resume", .text = &options->resume},
+        {"validate", .text = &options->validate},
+        {"save-best", .text = &options->save_best},
+        {"tensorboard", .text = &options->tensorboard},
+        {"prompt", .text = &options->prompt},
+        {"temperature", .text = &options->temperature_text},
+        {"workers", .number = &options->workers, .high = CKPT_LOADER_WORKERS_MAX},
+        {"validate-every", .number = &options->validate_every, .low = 1, .high = many},
+        {"validate-batches", .number = &options->validate_batches, .low = 1, .high = many},
+        {"patience", .number = &options->patience, .low = 1, .high = many},
+        {"generate", .number = &options->generate, .low = 1, .high = 1 << 24},
+        {"top-k", .number = &options->top_k, .low = 1, .high = many},
         {"steps", .number = &options->steps, .high = many},
         {"seed", .number = &options->seed, .high = INT64_MAX},
         {"threads", .number = &options->threads, .low = 1, .high = CKPT_THREADS_MAX},
@@ -90,26 +165,26 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     if (options->model == NULL || options->plan == NULL) {
         return 1 + ckpt_cli_usage(cli, "%s is missing", options->model == NULL ? "the model file" : "--plan FILE");
     }
-    if (options->evaluate > 0) {
-        const char *const vain = options->save != NULL    ? "save"
-                                 : options->log != NULL   ? "log"
-                                 : options->trace != NULL ? "trace"
-                                 : options->steps >= 0    ? "steps"
-                                                          : NULL;
-        if (vain != NULL) {
-            return 1 + ckpt_cli_usage(cli, "--evaluate trains nothing, so there is nothing for --%s", vain);
-        }
+    const int wrong = check_kind(cli, options);
+    if (wrong > 0) {
+        return 1 + wrong;
     }
     options->steps = options->steps >= 0 ? options->steps : STEPS_USUAL;
+    if (options->validate_every == 0) {
+        options->validate_every = options->steps >= 20 ? options->steps / 10 : 1;
+    }
     if (options->save_every > 0 && options->save == NULL) {
         return 1 + ckpt_cli_usage(cli, "--save-every needs --save FILE");
     }
     if (options->reserve != NULL && options->budget == NULL) {
         return 1 + ckpt_cli_usage(cli, "--reserve needs --budget SIZE");
     }
-    if (ckpt_train_is_dash(options->save) || ckpt_train_is_dash(options->log)) {
+    if (ckpt_train_is_dash(options->save) || ckpt_train_is_dash(options->log) ||
+        ckpt_train_is_dash(options->save_best)) {
         return 1 + ckpt_cli_usage(cli, "--%s needs a file, which - is not",
-                                  ckpt_train_is_dash(options->save) ? "save" : "log");
+                                  ckpt_train_is_dash(options->save)  ? "save"
+                                  : ckpt_train_is_dash(options->log) ? "log"
+                                                                     : "save-best");
     }
     if (ckpt_train_is_dash(options->trace) && options->json) {
         return 1 + ckpt_cli_usage(cli, "only one of --trace - and --json can have standard output");

@@ -10,9 +10,13 @@
 
 typedef struct ckpt_train_options {
     const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
+    const char *validate, *save_best, *tensorboard, *prompt, *temperature_text;
     const char **set;
     int set_count;
     int64_t steps, seed, threads, save_every, evaluate; /* steps and seed -1, the others 0: not given */
+    int64_t validate_every, validate_batches, patience, generate, top_k; /* 0: not given */
+    int64_t workers;                                                     /* -1: not given */
+    double temperature;                                                  /* 0: the largest logit */
     bool poison, json, no_graph, no_cupti, no_digest;
     bool gpu; /* from `device`, by ckpt_train_settle */
 } ckpt_train_options;
@@ -32,11 +36,11 @@ CKPT_MUST_USE ckpt_code ckpt_train_settle(ckpt_train_options *options, const ckp
 /* Was the profile measured on this device (by name, and on a CPU with these threads)? Errors: CKPT_BAD_INPUT. */
 CKPT_MUST_USE ckpt_code ckpt_train_check_profile(const ckpt_profile *profile, const ckpt_device *device, ckpt_err *err);
 
-/* After this SIGINT, SIGTERM, SIGPIPE and SIGHUP ask for a stop, and a SIGBUS in the watched data (NULL: none) ends the program with a line. */
+/* After this SIGINT, SIGTERM, SIGPIPE and SIGHUP ask for a stop, and a SIGBUS in the watched data (NULL: none; and validation data) ends the program with a line. */
 void ckpt_train_catch_signals(void);
 bool ckpt_train_stop_wanted(void);
 /* A ckpt_ranks_lost: one line on standard error, and exit code 3. */
 void ckpt_train_lost_rank(void *context, const char *line);
-void ckpt_train_watch_data(const ckpt_data *data);
+void ckpt_train_watch_data(const ckpt_data *data, const ckpt_data *validation);
 
 #endif

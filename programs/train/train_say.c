@@ -20,7 +20,8 @@ static void say_memory(const char *when, const ckpt_footprint *footprint, ckpt_t
 
 bool ckpt_train_is_quiet(const ckpt_training *training)
 {
-    return training->rank > 0 || training->options.json || ckpt_train_is_dash(training->options.trace);
+    return training->rank > 0 || training->options.json || training->options.generate > 0 ||
+           ckpt_train_is_dash(training->options.trace);
 }
 
 void ckpt_train_scheme_json(const ckpt_scheme *scheme, ckpt_json_writer *w)
@@ -223,12 +224,21 @@ static void json_loss(ckpt_json_writer *w, double loss, int digits)
 
 static void json_evaluation(const ckpt_training *training, ckpt_json_writer *w)
 {
-    if (training->evaluated > 0) {
-        ckpt_json_begin_object(w, "evaluation", CKPT_JSON_TIGHT);
-        json_count(w, "steps", training->evaluated);
-        json_loss(w, training->mean_loss, 17);
-        ckpt_json_end(w);
+    const ckpt_train_score *const score = &training->score;
+    if (score->batches == 0) {
+        return;
     }
+    const bool validation = training->options.evaluate == 0;
+    ckpt_json_begin_object(w, validation ? "validation" : "evaluation", CKPT_JSON_TIGHT);
+    if (validation) {
+        json_count(w, "step", training->scored_step);
+    }
+    json_count(w, validation ? "batches" : "steps", score->batches);
+    json_loss(w, ckpt_train_mean(score), 17);
+    if (score->counted > 0) {
+        CKPT_JSON_INTS(w, {"right", score->right}, {"counted", score->counted});
+    }
+    ckpt_json_end(w);
 }
 
 static void json_memory(const ckpt_training *training, ckpt_json_writer *w)
@@ -245,9 +255,12 @@ static void say_end_text(ckpt_training *training, const char *weights, ckpt_text
     const ckpt_plan *const plan = training->plan;
     ckpt_text_add(text, "weights sha256  %s\n", weights != NULL ? weights : "not computed (--no-digest)");
     ckpt_text_add(text, "planned peak    %lld B\n", (long long)plan->peak_bytes);
-    if (training->evaluated > 0) {
-        ckpt_text_add(text, "mean loss       %.9g, of %" PRIu64 " step%s\n", training->mean_loss, training->evaluated,
-                      training->evaluated == 1 ? "" : "s");
+    if (training->options.evaluate > 0 && training->score.batches > 0) {
+        ckpt_text_add(text, "mean loss       %.9g, of %" PRIu64 " step%s\n", ckpt_train_mean(&training->score),
+                      training->score.batches, training->score.batches == 1 ? "" : "s");
+        ckpt_text_add(text, "evaluation      ");
+        ckpt_train_say_score(&training->score, text);
+        ckpt_text_add(text, "\n");
     }
     if (training->done == 0) {
         return;
@@ -264,6 +277,10 @@ static void say_end_text(ckpt_training *training, const char *weights, ckpt_text
     ckpt_text_add(text, "process peak    %lld B resident (getrusage), code, libraries and %s of mapped data included\n",
                   (long long)ckpt_process_peak_bytes(), ckpt_bytes_show(ckpt_data_mapped_bytes(training->data), shown));
     say_memory("memory at the end", &training->end, text);
+    if (training->loader != NULL) {
+        ckpt_text_add(text, "waited for data %s, in %" PRIu64 " steps\n",
+                      ckpt_ns_show(ckpt_loader_waited_ns(training->loader), shown), training->done);
+    }
     ckpt_text_add(text, "step time       %s, median of %lld\n", ckpt_ns_show(median_time(training), shown),
                   (long long)(training->times > 0 ? times_kept(training) : 1));
 }

@@ -6,7 +6,7 @@
 #include "programs/train/train_request_impl.h"
 
 static volatile sig_atomic_t stop_wanted;
-static const ckpt_data *volatile mapped_data; /* for data_gone; NULL: none */
+static const ckpt_data *volatile mapped_data[2]; /* for data_gone; NULL: none */
 
 static void want_stop(int signal)
 {
@@ -19,9 +19,10 @@ bool ckpt_train_stop_wanted(void)
     return stop_wanted != 0;
 }
 
-void ckpt_train_watch_data(const ckpt_data *data)
+void ckpt_train_watch_data(const ckpt_data *data, const ckpt_data *validation)
 {
-    mapped_data = data;
+    mapped_data[0] = data;
+    mapped_data[1] = validation;
 }
 
 static void say_at_once(const char *text)
@@ -42,7 +43,10 @@ void ckpt_train_lost_rank(void *context, const char *line)
 static void data_gone(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    const char *const path = mapped_data != NULL ? ckpt_data_file_at(mapped_data, info->si_addr) : NULL;
+    const char *path = NULL;
+    for (int i = 0; i < 2 && path == NULL; i++) {
+        path = mapped_data[i] != NULL ? ckpt_data_file_at(mapped_data[i], info->si_addr) : NULL;
+    }
     if (path == NULL) {
         signal(number, SIG_DFL); /* not in our data: raised again, it ends the program */
         return;

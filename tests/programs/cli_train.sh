@@ -22,7 +22,7 @@ for i in $(seq 200); do echo "line $i of a text that tells $((i * i)) things"; d
 cmp all.csv part.csv || fail "other losses"
 [ "$(grep sha256 all.txt)" = "$(grep sha256 part.txt)" ] || fail "other weights"
 [ "$(wc -l < all.csv)" -eq 7 ] || fail "the log has $(wc -l < all.csv) lines, wanted 7"
-[ "$(head -1 all.csv)" = "step,loss,loss_hex" ] || fail "log header: $(head -1 all.csv)"
+[ "$(head -1 all.csv)" = "step,loss,loss_hex,validation,accuracy" ] || fail "log header: $(head -1 all.csv)"
 grep -q '^1,[0-9.e+-]*,0x1\.' all.csv || fail "log row: $(sed -n 2p all.csv)"
 grep -q "measured peak .*(equal)" part.txt || fail "peaks differ: $(cat part.txt)"
 grep -q '"format": "ckpt-trace/1"' part.trace.json || fail "no trace"

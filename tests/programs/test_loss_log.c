@@ -2,6 +2,7 @@
 /* The loss log of a resumed run equals that of the uninterrupted one, also after a killed run; other logs are untouched. */
 #include "tests/support/support_test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,16 +30,16 @@ static void check_holds(const char *wanted)
     assert_string_equal(found, wanted);
 }
 
-#define HEADER "step,loss,loss_hex\n"
-#define ROWS   "1,2.5,0x1.4p+1\n2,0.1,0x1.99999ap-4\n"
-#define LATER  "3,-0.75,-0x1.8p-1\n"
+#define HEADER "step,loss,loss_hex,validation,accuracy\n"
+#define ROWS   "1,2.5,0x1.4p+1,,\n2,0.1,0x1.99999ap-4,0.5,\n"
+#define LATER  "3,-0.75,-0x1.8p-1,,\n"
 
 static ckpt_code go_on(uint64_t step, float loss, ckpt_err *err)
 {
     static ckpt_loss_log log;
     ckpt_code code = ckpt_loss_log_open(&log, file, true, step, loss, err);
     if (code == CKPT_OK) {
-        ckpt_loss_log_add(&log, step + 1, -0.75f);
+        ckpt_loss_log_add(&log, step + 1, -0.75f, (double)NAN, (double)NAN);
     }
     ckpt_err unused = {0};
     assert_int_equal(ckpt_loss_log_close(&log, &unused), CKPT_OK);
@@ -60,22 +61,24 @@ static void a_new_log_replaces_an_old_one(void **state)
     ckpt_err err = {0};
     put("something old");
     CHECK_OK(ckpt_loss_log_open(&log, file, false, 0, 0, &err), err);
-    ckpt_loss_log_add(&log, 1, 2.5f);
-    check_holds(HEADER "1,2.5,0x1.4p+1\n"); /* before close: a killed run keeps its rows */
-    ckpt_loss_log_add(&log, 2, 0.1f);
+    ckpt_loss_log_add(&log, 1, 2.5f, (double)NAN, (double)NAN);
+    check_holds(HEADER "1,2.5,0x1.4p+1,,\n"); /* before close: a killed run keeps its rows */
+    ckpt_loss_log_add(&log, 2, 0.1f, (double)NAN, (double)NAN);
+    ckpt_loss_log_add(&log, 3, 1, 1.5, 0.25);
+    ckpt_loss_log_add(&log, 4, 1, 1.5, (double)NAN);
     CHECK_OK(ckpt_loss_log_close(&log, &err), err);
-    check_holds(HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n");
+    check_holds(HEADER "1,2.5,0x1.4p+1,,\n2,0.100000001,0x1.99999ap-4,,\n3,1,0x1p+0,1.5,0.25\n4,1,0x1p+0,1.5,\n");
     CHECK_OK(ckpt_loss_log_close(&log, &err), err); /* a second close is allowed */
 }
 
 static void rows_of_a_killed_run_are_written_again(void **state)
 {
     ckpt_err err = {0};
-    const char *const wanted = HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n" LATER;
-    put(HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n3,-0.75,-0x1.8p-1\n4,1,0x");
+    const char *const wanted = HEADER "1,2.5,0x1.4p+1,,\n2,0.100000001,0x1.99999ap-4,,\n" LATER;
+    put(HEADER "1,2.5,0x1.4p+1,,\n2,0.100000001,0x1.99999ap-4,,\n3,-0.75,-0x1.8p-1,1.5,0.25\n4,1,0x");
     CHECK_OK(go_on(2, 0.1f, &err), err);
     check_holds(wanted);
-    put(HEADER "1,2.5,0x1.4p+1\n2,0.100000001,0x1.99999ap-4\n");
+    put(HEADER "1,2.5,0x1.4p+1,,\n2,0.100000001,0x1.99999ap-4,,\n");
     CHECK_OK(go_on(2, 0.1f, &err), err);
     check_holds(wanted);
     unlink(file); /* a resumed run without its old log starts a new one */
@@ -83,15 +86,15 @@ static void rows_of_a_killed_run_are_written_again(void **state)
     check_holds(HEADER LATER);
     put(HEADER); /* stopped before the first step */
     CHECK_OK(go_on(0, 0, &err), err);
-    check_holds(HEADER "1,-0.75,-0x1.8p-1\n");
+    check_holds(HEADER "1,-0.75,-0x1.8p-1,,\n");
 }
 
 static void the_log_of_another_run_is_left_alone(void **state)
 {
-    refuse(HEADER ROWS, 1, 2.25f, "another run: step 1 is \"1,2.5,0x1.4p+1\" there and \"1,2.25,");
+    refuse(HEADER ROWS, 1, 2.25f, "another run: step 1 is \"1,2.5,0x1.4p+1,,\" there and \"1,2.25,");
     refuse(HEADER ROWS, 3, 2.5f, "no row of step 3");
     refuse(HEADER ROWS, 0, 0, "has rows");
-    refuse("a letter\n", 1, 2.5f, "first line is not step,loss,loss_hex");
+    refuse("a letter\n", 1, 2.5f, "first line is not step,loss,loss_hex,validation,accuracy");
     refuse(HEADER "1,2.5,0x1.4p+1", 1, 2.5f, "another run"); /* a row that is cut off */
 }
 
@@ -103,7 +106,7 @@ static void a_full_disk_is_reported(void **state)
     static ckpt_loss_log log;
     ckpt_err err = {0};
     CHECK_OK(ckpt_loss_log_open(&log, "/dev/full", true, 5, 1, &err), err); /* no regular file: nothing to go on in */
-    ckpt_loss_log_add(&log, 1, 2.5f);
+    ckpt_loss_log_add(&log, 1, 2.5f, (double)NAN, (double)NAN);
     assert_int_equal(ckpt_loss_log_close(&log, &err), CKPT_IO);
     assert_int_equal(ckpt_loss_log_open(&log, ckpt_work_file("no/such/folder"), false, 0, 0, &err), CKPT_IO);
 }

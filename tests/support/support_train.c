@@ -1,4 +1,5 @@
 /* Training in tests. */
+#include "tests/support/support_data.h"
 #include "tests/support/support_test.h"
 
 #include "tests/support/support_train.h"
@@ -80,7 +81,7 @@ void test_train_feed(const test_train *t, const ckpt_data *data, ckpt_executor *
         for (int i = 0; i < inputs; i++) {
             input[i] = ckpt_executor_input(executor, j * inputs + i);
         }
-        ckpt_data_fill(data, ckpt_executor_batch(executor, j), input);
+        ckpt_test_fill(data, ckpt_executor_batch(executor, j), input);
     }
 }
 

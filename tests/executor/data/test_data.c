@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "executor/data/data.h"
+#include "tests/support/support_data.h"
 #include "tests/support/support_network.h"
 
 enum { CIFAR_RECORD = 3073 };
@@ -69,13 +69,13 @@ static void check_each_alone(const ckpt_data *data, const ckpt_model *model)
         whole[i] = calloc(1, (size_t)ckpt_tensor_bytes(&model->input[i]));
         assert_non_null(whole[i]);
     }
-    ckpt_data_fill(data, 11, alone); /* none at all */
-    ckpt_data_fill(data, 11, whole);
+    ckpt_test_fill(data, 11, alone); /* none at all */
+    ckpt_test_fill(data, 11, whole);
     for (int i = 0; i < model->input_count; i++) {
         const size_t bytes = (size_t)ckpt_tensor_bytes(&model->input[i]);
         alone[i] = calloc(1, bytes);
         assert_non_null(alone[i]);
-        ckpt_data_fill(data, 11, alone);
+        ckpt_test_fill(data, 11, alone);
         CHECK(memcmp(alone[i], whole[i], bytes) == 0, "input %s alone has other bytes", model->input[i].name);
         free(alone[i]);
         alone[i] = NULL;
@@ -103,7 +103,7 @@ static void text_gives_the_next_byte(void **state)
     ckpt_data *const data = open_ok(spec("text:%s", file, ""), &m.model, limit, 5);
     int starts = 0;
     for (uint64_t step = 0; step < 200; step++) {
-        ckpt_data_fill(data, step, input);
+        ckpt_test_fill(data, step, input);
         for (int i = 0; i < 32; i++) {
             assert_true(ids[i] >= 0 && ids[i] < 97 && targets[i] == (ids[i] + 1) % 97);
             assert_true(i % 8 == 0 || ids[i] == (ids[i - 1] + 1) % 97);
@@ -111,16 +111,16 @@ static void text_gives_the_next_byte(void **state)
         starts += ids[0] != ids[8];
     }
     assert_true(starts > 150); /* rows start anywhere */
-    ckpt_data_fill(data, 3, input);
-    ckpt_data_fill(data, 4, next);
-    ckpt_data_fill(data, 3, other);
+    ckpt_test_fill(data, 3, input);
+    ckpt_test_fill(data, 4, next);
+    ckpt_test_fill(data, 3, other);
     assert_memory_equal(ids, recomputed, sizeof ids);
     assert_memory_not_equal(ids, later, sizeof ids);
     assert_true(ckpt_data_mapped_bytes(data) == sizeof text);
     check_each_alone(data, &m.model);
     ckpt_data_close(data);
     ckpt_data *const seeded = open_ok(spec("text:%s", file, ""), &m.model, limit, 6);
-    ckpt_data_fill(seeded, 3, other);
+    ckpt_test_fill(seeded, 3, other);
     assert_memory_not_equal(ids, recomputed, sizeof ids);
     ckpt_data_close(seeded);
 
@@ -134,7 +134,7 @@ static void text_gives_the_next_byte(void **state)
     refuse(spec("text:%s", file, ""), &m.model, limit, CKPT_BAD_INPUT, "empty");
     write_all(file, text, 9); /* exactly one row and its target */
     ckpt_data *const least = open_ok(spec("text:%s", file, ""), &m.model, limit, 1);
-    ckpt_data_fill(least, 0, input);
+    ckpt_test_fill(least, 0, input);
     assert_int_equal(targets[31], 8);
     ckpt_data_close(least);
 
@@ -193,7 +193,7 @@ static void cifar_images_lie_channels_last(void **state)
     for (int epoch = 0; epoch < 2; epoch++) {
         bool seen[12] = {false};
         for (int step = 0; step < 3; step++) {
-            ckpt_data_fill(data, (uint64_t)(3 * epoch + step), input);
+            ckpt_test_fill(data, (uint64_t)(3 * epoch + step), input);
             for (int n = 0; n < 4; n++) {
                 /* red of pixel (0, 0) is 16 i + 0: undo the scaling to know which image this is */
                 const float *const at = image + n * 3072;
@@ -293,7 +293,7 @@ static void mnist(void **state)
     void *const input[] = {image, label};
     const char *const both = spec("mnist:%s,%s", images, labels);
     ckpt_data *const data = open_ok(both, &m.model, limit, 2);
-    ckpt_data_fill(data, 0, input);
+    ckpt_test_fill(data, 0, input);
     bool seen[3] = {false};
     for (int n = 0; n < 3; n++) {
         seen[label[n]] = true;
@@ -344,8 +344,8 @@ static void synthetic_stays_in_range(void **state)
     int32_t unlimited[5];
     void *const input[] = {x, y, unlimited}, *const next[] = {other, y, unlimited};
     ckpt_data *const data = open_ok(NULL, &m.model, limit, 2);
-    ckpt_data_fill(data, 1, next);
-    ckpt_data_fill(data, 0, input);
+    ckpt_test_fill(data, 1, next);
+    ckpt_test_fill(data, 0, input);
     double sum = 0;
     int count[7] = {0};
     for (int i = 0; i < 1001; i++) {

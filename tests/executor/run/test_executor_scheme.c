@@ -1,5 +1,6 @@
 /* Micro-batches, fused gradients, scaled losses and the norm on one rank: the same bits under any plan, and what a
  * plainer computation gives. */
+#include "tests/support/support_data.h"
 #include "tests/support/support_test.h"
 
 #include <math.h>
@@ -302,7 +303,7 @@ static void evaluation_leaves_no_trace(void **state)
                 for (int i = 0; i < t.model->input_count; i++) {
                     input[i] = ckpt_executor_input(alone, i);
                 }
-                ckpt_data_fill(data, (uint64_t)j, input);
+                ckpt_test_fill(data, (uint64_t)j, input);
                 CHECK_OK(ckpt_executor_evaluate(alone, &one, &err), err);
                 sum += (double)one;
             }

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "executor/data/data.h"
 #include "executor/executor.h"
 #include "ops/device_model.h"
 #include "planner/api/planner.h"
 #include "tests/emulation/emulation.h"
+#include "tests/support/support_data.h"
 #include "tests/support/support_gpu.h"
 #include "tests/support/support_test.h"
 
@@ -271,7 +271,7 @@ static void train(network *n, const ckpt_plan *plan, const ckpt_executor_options
         nudge_weights(n, executor, nudge, nudge_seed, r->grad);
     }
     for (int s = 0; s < STEPS; s++) {
-        ckpt_data_fill(data, 0, input);
+        ckpt_test_fill(data, 0, input);
         CHECK_OK(ckpt_executor_step(executor, &r->loss[s], NULL, &err), err);
         int node, k, number = 0;
         int64_t at = 0;

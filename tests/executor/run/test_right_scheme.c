@@ -1,6 +1,7 @@
 /* labels: contract */
 /* What goes wrong with gradients that are summed, clipped, scaled or used up at once, and with evaluation in between,
  * on real steps; a test for each failure, named after it. */
+#include "tests/support/support_data.h"
 #include "tests/support/support_test.h"
 
 #include <math.h>
@@ -53,7 +54,7 @@ static void fill_large(const test_train *small, ckpt_executor *large)
     void *const to[] = {x, y};
     ckpt_data *const data = test_train_data(small, SEED);
     for (int j = 0; j < BATCHES; j++) {
-        ckpt_data_fill(data, (uint64_t)j, to);
+        ckpt_test_fill(data, (uint64_t)j, to);
         memcpy((char *)ckpt_executor_input(large, 0) + (size_t)j * sizeof x, x, sizeof x);
         memcpy((char *)ckpt_executor_input(large, 1) + (size_t)j * sizeof y, y, sizeof y);
     }

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "executor/data/data.h"
 #include "executor/executor.h"
 #include "ops/device_model.h"
 #include "planner/api/planner.h"
 #include "tests/emulation/emulation.h"
+#include "tests/support/support_data.h"
 #include "tests/support/support_gpu.h"
 #include "tests/support/support_test.h"
 
@@ -88,7 +88,7 @@ static void run(const fixture *f, const ckpt_plan *plan, const ckpt_executor_opt
     const ckpt_bytes after_setup = free_bytes();
     const int64_t reservations = ckpt_emulated_reservations();
     for (int s = 0; s < STEPS; s++) {
-        ckpt_data_fill(data, (uint64_t)s, input);
+        ckpt_test_fill(data, (uint64_t)s, input);
         CHECK_OK(ckpt_executor_step(executor, &r->loss[s], NULL, &err), err);
         const ckpt_bytes left = free_bytes();
         CHECK(ckpt_gpu_same_memory(gpu, "free after a step", left, after_setup),
