@@ -75,7 +75,8 @@ static ckpt_code put_integer(const ckpt_data *data, int i, double value, int64_t
     const double limit = data->class_limit[i] > 0 ? (double)data->class_limit[i] : (double)INT_MAX + 1;
     const double least = data->class_limit[i] > 0 ? 0 : (double)INT_MIN;
     if (!(value >= least && value < limit)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "row %lld of the array of input %s has %.17g, wanted at least %.0f and less than %.0f",
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "row %lld of the array of input %s has %.17g, wanted at least %.0f and less than %.0f",
                          (long long)record, data->model->input[i].name, value, least, limit);
     }
     *to = (int32_t)value;
@@ -148,8 +149,9 @@ static ckpt_code read_header(const char *path, const char *header, npy *array, c
     }
     if (array->element == NULL) {
         const int shown = type != NULL ? (int)strcspn(type, ",\n}") : 0;
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: elements of type %.*s, wanted little-endian integers, floats or booleans",
-                         path, shown < 40 ? shown : 40, type != NULL ? type : "");
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: elements of type %.*s, wanted little-endian integers, floats or booleans", path,
+                         shown < 40 ? shown : 40, type != NULL ? type : "");
     }
     if (order == NULL || strncmp(order, "False", 5) != 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: in Fortran's order, wanted numpy.ascontiguousarray", path);
@@ -191,9 +193,9 @@ static ckpt_code open_npy(ckpt_data *data, const char *path, npy *array, ckpt_er
     char text[CKPT_SHAPE_TEXT];
     return wanted == file->length - before - length
                ? CKPT_OK
-               : CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %llu bytes behind the header, which says %s of %d bytes each", path,
-                           (unsigned long long)(file->length - before - length), ckpt_shape_show(&array->shape, text),
-                           array->element->bytes);
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %llu bytes behind the header, which says %s of %d bytes each",
+                           path, (unsigned long long)(file->length - before - length),
+                           ckpt_shape_show(&array->shape, text), array->element->bytes);
 }
 
 /* Takes "input=path" apart and gives the input's number. */
@@ -224,8 +226,9 @@ static ckpt_code check_rows(const ckpt_tensor *input, const char *path, const np
         same = a->dim[d] == input->shape.dim[d];
     }
     if (!same) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: an array %s; input %s is %s, wanted one that differs in its first dim alone",
-                         path, ckpt_shape_show(a, shape), input->name, ckpt_shape_show(&input->shape, wanted));
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: an array %s; input %s is %s, wanted one that differs in its first dim alone", path,
+                         ckpt_shape_show(a, shape), input->name, ckpt_shape_show(&input->shape, wanted));
     }
     if (input->dtype == CKPT_INT32 && array->element->kind == ELEMENT_FLOAT) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: an array of floats; input %s is int32", path, input->name);

@@ -97,7 +97,8 @@ static ckpt_code list_folder(const char *path, ckpt_arena *arena, listing *list,
 static bool is_picture(const char *name)
 {
     const char *const dot = strrchr(name, '.');
-    return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
+    return dot != NULL &&
+           (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
 }
 
 /* Adds the pictures of one class; a folder without any is refused, since all classes behind it would move. */
@@ -163,7 +164,7 @@ ckpt_code ckpt_data_open_folder(ckpt_data *data, char *list, ckpt_err *err)
     }
     for (size_t i = 0, class = 0; i < all.count; i++) {
         class += i == end[class];
-        label[i] = (int32_t)class;
+        label[i] = (int32_t) class;
     }
     data->folder.path = all.name;
     data->folder.label = label;

@@ -65,10 +65,10 @@ static ckpt_code look_at(const ckpt_mapped *file, int *width, const unsigned cha
     *width = 2;
     *count = (int64_t)(file->length / 2);
     if (magic != MAGIC_SHORT && magic != MAGIC_LONG) {
-        return file->length % 2 == 0 ? CKPT_OK
-                                     : CKPT_FAIL(err, CKPT_BAD_INPUT,
-                                                 "%s: %zu bytes and no header of llm.c, wanted tokens of two bytes",
-                                                 file->path, file->length);
+        return file->length % 2 == 0
+                   ? CKPT_OK
+                   : CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %zu bytes and no header of llm.c, wanted tokens of two bytes",
+                               file->path, file->length);
     }
     *width = magic == MAGIC_LONG ? 4 : 2;
     const uint32_t wanted = magic == MAGIC_LONG ? VERSION_LONG : VERSION_SHORT;
@@ -112,8 +112,9 @@ ckpt_code ckpt_data_open_tokens(ckpt_data *data, char *list, ckpt_err *err)
         data->tokens.width = width;
         data->tokens.rows[f] = count > 0 ? (count - 1) / length : 0;
         if (data->tokens.rows[f] == 0) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld tokens, wanted at least %lld (one row and the token after it)",
-                             path, (long long)count, (long long)length + 1);
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "%s: %lld tokens, wanted at least %lld (one row and the token after it)", path,
+                             (long long)count, (long long)length + 1);
         }
         rows += data->tokens.rows[f];
     }

@@ -22,9 +22,9 @@ static ckpt_code check_size(const char *name, uint64_t rows, uint64_t columns, c
 static ckpt_code take_pixels(const char *name, ckpt_picture *picture, ckpt_err *err)
 {
     picture->pixel = ckpt_memory_get((size_t)picture->rows * (size_t)picture->columns * (size_t)picture->channels);
-    return picture->pixel != NULL
-               ? CKPT_OK
-               : CKPT_FAIL(err, CKPT_NO_MEMORY, "%s: no memory for %d x %d pixels", name, picture->columns, picture->rows);
+    return picture->pixel != NULL ? CKPT_OK
+                                  : CKPT_FAIL(err, CKPT_NO_MEMORY, "%s: no memory for %d x %d pixels", name,
+                                              picture->columns, picture->rows);
 }
 
 static ckpt_code read_png(const char *name, const unsigned char *bytes, size_t length, ckpt_picture *picture,
@@ -185,7 +185,7 @@ ckpt_code ckpt_picture_fit(const ckpt_picture *picture, int rows, int columns, c
     span *const down = CKPT_NEW(&arena, span, rows), *const across = CKPT_NEW(&arena, span, columns);
     float *const weights = CKPT_NEW(&arena, float, (size_t)(rows + columns) * (size_t)most);
     /* Every row of the picture, made narrow. */
-    float *const narrow = CKPT_NEW(&arena, float, (size_t)picture->rows * (size_t)(columns * channels));
+    float *const narrow = CKPT_NEW(&arena, float, (size_t)picture->rows *(size_t)(columns * channels));
     if (down == NULL || across == NULL || weights == NULL || narrow == NULL) {
         ckpt_arena_fini(&arena);
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to scale a picture of %d x %d pixels", picture->columns,

@@ -194,12 +194,12 @@ static void tokens_of_llm_c_and_nanogpt(void **state)
 
 /* ---- arrays ---- */
 
-static size_t make_npy(unsigned char *bytes, const char *descr, const char *order, const char *shape, const void *values,
-                       size_t length)
+static size_t make_npy(unsigned char *bytes, const char *descr, const char *order, const char *shape,
+                       const void *values, size_t length)
 {
     char header[256];
-    const int text = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", descr, order,
-                              shape);
+    const int text =
+        snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", descr, order, shape);
     const size_t padded = ((size_t)text + 10 + 1 + 63) / 64 * 64 - 10;
     memcpy(bytes, "\x93NUMPY\1\0", 8);
     bytes[8] = (unsigned char)(padded & 255);
@@ -416,7 +416,7 @@ static void folder_of_classes(void **state)
     snprintf(folder[0], sizeof folder[0], "%s", path_of("pictures"));
     const char *const names[] = {"ant", "bee"};
     mkdir(folder[0], 0777);
-    for (int class = 0; class < 2; class++) {
+    for (int class = 0; class < 2; class ++) {
         snprintf(folder[class + 1], sizeof folder[0], "%.400s/%s", folder[0], names[class]);
         mkdir(folder[class + 1], 0777);
         for (int i = 0; i < 3; i++) {
@@ -530,8 +530,8 @@ static void workers_change_nothing(void **state)
 /* ---- damage ---- */
 
 /* Every damaged file is refused with its name, or is another file that can be read; nothing crashes or leaks. */
-static int damage(const char *what, const char *path, const unsigned char *sound, size_t length, const ckpt_model *model,
-                  const int64_t *limit, void *const *input, int times)
+static int damage(const char *what, const char *path, const unsigned char *sound, size_t length,
+                  const ckpt_model *model, const int64_t *limit, void *const *input, int times)
 {
     unsigned char *const bytes = malloc(length);
     int refused = 0;

@@ -288,8 +288,8 @@ static void evaluation_leaves_no_trace(void **state)
             CHECK_OK(ckpt_executor_digest(a, (ckpt_section)i, before[i], &err), err);
         }
         const ckpt_bytes peak = ckpt_executor_peak(a);
-        CHECK_OK(ckpt_executor_evaluate(a, &first, &err), err);
-        CHECK_OK(ckpt_executor_evaluate(a, &second, &err), err);
+        CHECK_OK(ckpt_executor_evaluate(a, NULL, &first, &err), err);
+        CHECK_OK(ckpt_executor_evaluate(a, NULL, &second, &err), err);
         assert_memory_equal(&first, &second, sizeof first);
         assert_int_equal(ckpt_executor_steps(a), s);
         assert_true(ckpt_executor_peak(a) == peak);
@@ -304,7 +304,7 @@ static void evaluation_leaves_no_trace(void **state)
                     input[i] = ckpt_executor_input(alone, i);
                 }
                 ckpt_test_fill(data, (uint64_t)j, input);
-                CHECK_OK(ckpt_executor_evaluate(alone, &one, &err), err);
+                CHECK_OK(ckpt_executor_evaluate(alone, NULL, &one, &err), err);
                 sum += (double)one;
             }
             one = (float)(sum / 3);
@@ -342,7 +342,7 @@ static void evaluation_is_the_forward_pass(void **state)
             for (int s = 0; s < STEPS; s++) {
                 float found = 0, wanted = 0;
                 test_train_feed(&t, data, executor);
-                CHECK_OK(ckpt_executor_evaluate(executor, &found, &err), err);
+                CHECK_OK(ckpt_executor_evaluate(executor, NULL, &found, &err), err);
                 CHECK_OK(ckpt_executor_step(executor, &wanted, NULL, &err), err);
                 assert_memory_equal(&found, &wanted, sizeof found);
                 assert_true(isfinite(found) && found > 0);

@@ -360,8 +360,8 @@ static void evaluation_is_for_all(void **state)
     for (int i = 0; i < 2; i++) {
         test_train_feed(&t, data, executor);
         test_train_feed(&one, data, alone);
-        CHECK_OK(ckpt_executor_evaluate(executor, &found, &err), err);
-        CHECK_OK(ckpt_executor_evaluate(alone, &wanted, &err), err);
+        CHECK_OK(ckpt_executor_evaluate(executor, NULL, &found, &err), err);
+        CHECK_OK(ckpt_executor_evaluate(alone, NULL, &wanted, &err), err);
         assert_memory_equal(&found, &wanted, sizeof found);
         CHECK_OK(ckpt_executor_step(executor, &found, NULL, &err), err);
         CHECK_OK(ckpt_executor_step(alone, &wanted, NULL, &err), err);

@@ -264,7 +264,7 @@ static trail run_evaluating(const char *members, int batches, const char *strate
         test_right_fill(&e);
         note(&e, 0, &before);
         for (int k = 0; k < 2; k++) {
-            CHECK_OK(ckpt_executor_evaluate(e.executor, &loss[k], &err), err);
+            CHECK_OK(ckpt_executor_evaluate(e.executor, NULL, &loss[k], &err), err);
         }
         note(&e, 0, &after);
         assert_memory_equal(&before, &after, sizeof before);
