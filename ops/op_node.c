@@ -349,21 +349,28 @@ ckpt_way *ckpt_node_add_affine_way(ckpt_node *node, uint64_t saved)
     return way;
 }
 
-ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err)
+ckpt_code ckpt_node_ints(const ckpt_node *node, const char *name, int count, int64_t min, int64_t *value, ckpt_err *err)
 {
     const ckpt_attr *const attr = ckpt_node_attr(node, name);
-    if (attr->int_count > 2) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" has %d elements, wanted one number or two", name,
-                         attr->int_count);
+    if (attr->int_count > 1 && attr->int_count != count) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" has %d elements, wanted one number%s", name, attr->int_count,
+                         count == 3   ? " or three"
+                         : count == 2 ? " or two"
+                                      : "");
     }
-    for (int i = 0; i < 2; i++) {
-        pair[i] = ckpt_node_int_at(node, name, i);
-        if (pair[i] < min || pair[i] > INT32_MAX) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %lld, wanted %lld to %d", name, (long long)pair[i],
+    for (int i = 0; i < count; i++) {
+        value[i] = ckpt_node_int_at(node, name, i);
+        if (value[i] < min || value[i] > INT32_MAX) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"%s\" is %lld, wanted %lld to %d", name, (long long)value[i],
                              (long long)min, INT32_MAX);
         }
     }
     return CKPT_OK;
+}
+
+ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err)
+{
+    return ckpt_node_ints(node, name, 2, min, pair, err);
 }
 
 ckpt_code ckpt_node_axis(const ckpt_node *node, const char *name, int rank, int *axis, ckpt_err *err)

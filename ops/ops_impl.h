@@ -36,8 +36,11 @@ ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err);
  * saved tensors. Returned to be added to. */
 ckpt_way *ckpt_node_add_affine_way(ckpt_node *node, uint64_t saved);
 
-/* Both elements of an attribute that is one number or two ("stride": 2, "stride": [2, 1]), each in min..INT32_MAX;
- * three or more are refused. */
+/* The `count` elements, one to three, of an attribute that is one number for all or so many ("stride": 2, "stride":
+ * [2, 1]), each in min..INT32_MAX. */
+ckpt_code ckpt_node_ints(const ckpt_node *node, const char *name, int count, int64_t min, int64_t *value,
+                         ckpt_err *err);
+/* The same of two. */
 ckpt_code ckpt_node_pair(const ckpt_node *node, const char *name, int64_t min, int64_t pair[2], ckpt_err *err);
 
 /* The dim an axis attribute names: -rank..rank-1, negative counts from the end. Input 0 has that rank. */

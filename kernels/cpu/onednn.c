@@ -312,50 +312,67 @@ ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, co
  * bias. */
 typedef struct convolution {
     dnnl_memory_desc_t x, x_plain, w_any, w_plain, y, y_plain, bias;
-    dnnl_dims_t stride, padding;
+    dnnl_dims_t stride, padding, dilation;
     dnnl_alg_kind_t algorithm;
 } convolution;
 
-static ckpt_code convolution_descs(const ckpt_dnn_shape *s, bool winograd, convolution *c, ckpt_err *err)
+static ckpt_code image_desc(const dnnl_dims_t dims, int rank, dnnl_format_tag_t order, dnnl_memory_desc_t *desc,
+                            ckpt_err *err)
 {
-    const dnnl_dims_t x = {s->batch, s->in_channels, s->in[0], s->in[1]};
-    const dnnl_dims_t y = {s->batch, s->out_channels, s->out[0], s->out[1]};
-    const dnnl_dims_t w = {s->out_channels, s->in_channels, s->kernel[0], s->kernel[1]};
-    const dnnl_dims_t w_groups = {s->groups, s->out_channels / s->groups, s->in_channels / s->groups, s->kernel[0],
-                                  s->kernel[1]};
-    const dnnl_dims_t bias = {s->out_channels};
-    for (int d = 0; d < 4; d++) {
-        CKPT_TRY(need_int(x[d], err));
-        CKPT_TRY(need_int(y[d], err));
-        CKPT_TRY(need_int(w[d], err));
+    for (int d = 0; d < rank; d++) {
+        CKPT_TRY(need_int(dims[d], err));
     }
-    const bool grouped = s->groups > 1;
-    memcpy(c->stride, s->stride, sizeof s->stride);
-    memcpy(c->padding, s->padding, sizeof s->padding);
-    const int rank = grouped ? 5 : 4;
-    const dnnl_format_tag_t images = winograd ? dnnl_nChw16c : dnnl_nhwc;
-    c->algorithm = winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->x, 4, x, dnnl_f32, images), "an input");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->x_plain, 4, x, dnnl_f32, dnnl_nhwc), "an input");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->y, 4, y, dnnl_f32, images), "an output");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->y_plain, 4, y, dnnl_f32, dnnl_nhwc), "an output");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->bias, 1, bias, dnnl_f32, dnnl_x), "a bias");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, rank, grouped ? w_groups : w, dnnl_f32, dnnl_format_tag_any),
-            "weights");
-    DNN_TRY(err,
-            dnnl_memory_desc_init_by_tag(&c->w_plain, rank, grouped ? w_groups : w, dnnl_f32,
-                                         grouped ? dnnl_goihw : dnnl_oihw),
-            "weights");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, order), "an image");
     return CKPT_OK;
 }
 
-static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution *c, ckpt_dnn_direction direction,
+static ckpt_code convolution_descs(const ckpt_convolution *s, bool winograd, convolution *c, ckpt_err *err)
+{
+    const int first = s->volume ? 0 : 1, rank = 5 - first; /* spatial dims are first .. 2 */
+    const bool grouped = s->groups > 1;
+    const int front = grouped ? 3 : 2;
+    dnnl_dims_t x = {s->batch, s->in_channels}, y = {s->batch, s->out_channels}, w = {s->out_channels, s->in_channels};
+    const dnnl_dims_t bias = {s->out_channels};
+    CKPT_TRY(need_int(s->out_channels, err));
+    CKPT_TRY(need_int(s->in_channels, err));
+    if (grouped) {
+        w[0] = s->groups;
+        w[1] = s->out_channels / s->groups;
+        w[2] = s->in_channels / s->groups;
+    }
+    for (int d = first; d < 3; d++) {
+        const int k = d - first;
+        x[2 + k] = s->in[d];
+        y[2 + k] = s->out[d];
+        w[front + k] = s->kernel[d];
+        CKPT_TRY(need_int(s->kernel[d], err));
+        c->stride[k] = s->stride[d];
+        c->padding[k] = s->padding[d];
+        c->dilation[k] = s->dilation[d] - 1; /* elements between two taps */
+    }
+    const dnnl_format_tag_t plain = s->volume ? dnnl_ndhwc : dnnl_nhwc, images = winograd ? dnnl_nChw16c : plain;
+    const dnnl_format_tag_t filters =
+        s->volume ? (grouped ? dnnl_goidhw : dnnl_oidhw) : (grouped ? dnnl_goihw : dnnl_oihw);
+    const int w_rank = rank + front - 2;
+    c->algorithm = winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+    CKPT_TRY(image_desc(x, rank, images, &c->x, err));
+    CKPT_TRY(image_desc(x, rank, plain, &c->x_plain, err));
+    CKPT_TRY(image_desc(y, rank, images, &c->y, err));
+    CKPT_TRY(image_desc(y, rank, plain, &c->y_plain, err));
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->bias, 1, bias, dnnl_f32, dnnl_x), "a bias");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, w_rank, w, dnnl_f32, dnnl_format_tag_any), "weights");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_plain, w_rank, w, dnnl_f32, filters), "weights");
+    return CKPT_OK;
+}
+
+static dnnl_status_t convolution_find(const ckpt_convolution *s, const convolution *c, ckpt_dnn_direction direction,
                                       const_dnnl_primitive_attr_t attr, ckpt_bytes limit, dnnl_primitive_desc_t *found)
 {
     dnnl_convolution_desc_t desc;
     const dnnl_memory_desc_t *bias = s->bias ? &c->bias : NULL;
-    dnnl_status_t status = dnnl_convolution_forward_desc_init(
-        &desc, dnnl_forward_training, c->algorithm, &c->x, &c->w_any, bias, &c->y, c->stride, c->padding, c->padding);
+    dnnl_status_t status =
+        dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, c->algorithm, &c->x, &c->w_any, bias,
+                                                   &c->y, c->stride, c->dilation, c->padding, c->padding);
     if (status != dnnl_success) {
         return status;
     }
@@ -370,12 +387,12 @@ static dnnl_status_t convolution_find(const ckpt_dnn_shape *s, const convolution
     }
     r.hint = hint;
     if (direction == CKPT_DNN_INPUT_GRADIENT) {
-        status = dnnl_convolution_backward_data_desc_init(&desc, c->algorithm, &c->x, &c->w_any, &c->y, c->stride,
-                                                          c->padding, c->padding);
+        status = dnnl_dilated_convolution_backward_data_desc_init(&desc, c->algorithm, &c->x, &c->w_any, &c->y,
+                                                                  c->stride, c->dilation, c->padding, c->padding);
     } else {
         r.weights = dnnl_query_diff_weights_md;
-        status = dnnl_convolution_backward_weights_desc_init(&desc, c->algorithm, &c->x, &c->w_any, bias, &c->y,
-                                                             c->stride, c->padding, c->padding);
+        status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, c->algorithm, &c->x, &c->w_any, bias, &c->y,
+                                                                     c->stride, c->dilation, c->padding, c->padding);
     }
     if (status == dnnl_success) {
         status = best_fit(&r, found);
@@ -396,7 +413,7 @@ static ckpt_code add_reorder(ckpt_dnn *dnn, const dnnl_memory_desc_t *from, cons
     return code;
 }
 
-static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_dnn_shape *s, const convolution *c,
+static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_convolution *s, const convolution *c,
                                    ckpt_dnn_direction direction, const_dnnl_primitive_desc_t found,
                                    const_dnnl_primitive_attr_t attr, ckpt_err *err)
 {
@@ -437,14 +454,14 @@ static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_dnn_shape *s, const
 }
 
 typedef struct convolution_call {
-    const ckpt_dnn_shape *shape;
+    const ckpt_convolution *shape;
     ckpt_dnn_direction direction;
     bool winograd;
 } convolution_call;
 
 static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err)
 {
-    const ckpt_dnn_shape *const shape = ((const convolution_call *)what)->shape;
+    const ckpt_convolution *const shape = ((const convolution_call *)what)->shape;
     const ckpt_dnn_direction direction = ((const convolution_call *)what)->direction;
     convolution c;
     CKPT_TRY(convolution_descs(shape, ((const convolution_call *)what)->winograd, &c, err));
@@ -464,14 +481,14 @@ static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes li
     return code;
 }
 
-ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads, ckpt_bytes limit,
-                               ckpt_dnn **dnn, ckpt_err *err)
+ckpt_code ckpt_dnn_convolution(const ckpt_convolution *shape, ckpt_dnn_direction direction, int threads,
+                               ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err)
 {
     const convolution_call what = {shape, direction, false};
     return make(convolution_fill, &what, threads, limit, dnn, err);
 }
 
-ckpt_code ckpt_dnn_winograd(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads, ckpt_dnn **dnn,
+ckpt_code ckpt_dnn_winograd(const ckpt_convolution *shape, ckpt_dnn_direction direction, int threads, ckpt_dnn **dnn,
                             ckpt_err *err)
 {
     const convolution_call what = {shape, direction, true};

@@ -3,8 +3,8 @@
  * A call is created once, from shapes, and run any number of times on any addresses. Its temporaries (weights in the
  * library's blocked order, scratchpads) are in a workspace that the caller gives. While a call runs, oneDNN still takes
  * under 4 KB of heap for a table of arguments and frees it before the call returns. For a few calls it only has code on
- * top of its own sgemm (products without AVX-512; padding as wide as the filter, some strides beyond 2), which packs
- * into tens to hundreds of kilobytes of heap. */
+ * top of its own sgemm (products without AVX-512; padding as wide as the filter, some strides beyond 2, with groups also
+ * gradients with dilation and a stride or of dilated volumes), which packs into tens to hundreds of kilobytes of heap. */
 #ifndef CKPT_KERNELS_CPU_ONEDNN_H
 #define CKPT_KERNELS_CPU_ONEDNN_H
 
@@ -13,6 +13,7 @@
 
 #include "core/base/status.h"
 #include "core/base/units.h"
+#include "ops/convolution.h"
 
 typedef struct ckpt_dnn ckpt_dnn;
 
@@ -32,14 +33,8 @@ CKPT_MUST_USE ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn
                                         bool bias, bool adds, int threads, ckpt_bytes limit, ckpt_dnn **dnn,
                                         ckpt_err *err);
 
-/* A two-dimensional convolution: x and y channels last, weights [out, in / groups, height, width] as written. */
-typedef struct ckpt_dnn_shape {
-    int64_t batch, in_channels, out_channels, groups;
-    int64_t in[2], out[2], kernel[2], stride[2], padding[2]; /* height, width */
-    bool bias;
-} ckpt_dnn_shape;
-
-/* Pointers of FORWARD: x, w, y, bias. INPUT_GRADIENT: dx, w, dy. WEIGHT_GRADIENT: x, dw, dy, dbias. */
+/* Pointers of FORWARD: x, w, y, bias. INPUT_GRADIENT: dx, w, dy. WEIGHT_GRADIENT: x, dw, dy, dbias. x and y are channels
+ * last, weights [out, in / groups, depth, height, width] as written. */
 typedef enum ckpt_dnn_direction {
     CKPT_DNN_FORWARD,
     CKPT_DNN_INPUT_GRADIENT,
@@ -48,13 +43,13 @@ typedef enum ckpt_dnn_direction {
 
 /* Creates the library's fastest convolution whose temporaries fit `limit` (-1: no limit). Errors: as
  * ckpt_dnn_matmul. */
-CKPT_MUST_USE ckpt_code ckpt_dnn_convolution(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads,
+CKPT_MUST_USE ckpt_code ckpt_dnn_convolution(const ckpt_convolution *shape, ckpt_dnn_direction direction, int threads,
                                              ckpt_bytes limit, ckpt_dnn **dnn, ckpt_err *err);
 
 /* The same by Winograd's minimal filtering F(4x4, 3x3), for 3 x 3 filters without stride and groups and channels that are
  * multiples of 16: 36 multiplications where the definition has 144 (Lavin, Gray, CVPR 2016), other rounding, and the
  * images reordered in the workspace. CKPT_DEVICE: the library has none for this shape or processor. */
-CKPT_MUST_USE ckpt_code ckpt_dnn_winograd(const ckpt_dnn_shape *shape, ckpt_dnn_direction direction, int threads,
+CKPT_MUST_USE ckpt_code ckpt_dnn_winograd(const ckpt_convolution *shape, ckpt_dnn_direction direction, int threads,
                                           ckpt_dnn **dnn, ckpt_err *err);
 
 void ckpt_dnn_destroy(ckpt_dnn *dnn); /* NULL is fine */

@@ -12,15 +12,23 @@ enum { CHANNELS = 512 }; /* that are compared together */
 
 typedef struct window {
     int64_t batch, channels, in[2], out[2], kernel[2], stride[2], padding[2];
+    bool
+        adaptive; /* windows from floor(o in / out) to ceil((o + 1) in / out); positions are those of the whole image */
 } window;
 
 static window window_of(const ckpt_node *node)
 {
     const ckpt_shape *x = &node->in[0].shape, *y = &node->out[0].shape;
-    window w = {.batch = x->dim[0], .channels = x->dim[1]};
+    window w = {.batch = x->dim[0],
+                .channels = x->dim[1],
+                .adaptive = strncmp(node->op->name, "adaptive", strlen("adaptive")) == 0};
     for (int d = 0; d < 2; d++) {
         w.in[d] = x->dim[2 + d];
         w.out[d] = y->dim[2 + d];
+        if (w.adaptive) {
+            w.kernel[d] = w.in[d];
+            continue;
+        }
         w.kernel[d] = ckpt_node_int_at(node, "kernel_size", d);
         w.stride[d] = ckpt_node_int_at(node, "stride", d);
         w.stride[d] = w.stride[d] == 0 ? w.kernel[d] : w.stride[d];
@@ -36,6 +44,9 @@ typedef struct span {
 /* The input positions of output position `o` along dim `d`. */
 static span covered(const window *w, int d, int64_t o)
 {
+    if (w->adaptive) {
+        return (span){o * w->in[d] / w->out[d], ((o + 1) * w->in[d] - 1) / w->out[d] + 1};
+    }
     const int64_t start = o * w->stride[d] - w->padding[d], end = start + w->kernel[d];
     return (span){start < 0 ? 0 : start, end > w->in[d] ? w->in[d] : end};
 }
@@ -43,10 +54,19 @@ static span covered(const window *w, int d, int64_t o)
 /* The output positions whose window covers input position `i` along dim `d`. */
 static span covering(const window *w, int d, int64_t i)
 {
+    if (w->adaptive) {
+        return (span){i * w->out[d] / w->in[d], ((i + 1) * w->out[d] - 1) / w->in[d] + 1};
+    }
     const int64_t at = i + w->padding[d]; /* o * stride <= at < o * stride + kernel */
     const int64_t first = at < w->kernel[d] ? 0 : (at - w->kernel[d]) / w->stride[d] + 1;
     const int64_t end = at / w->stride[d] + 1;
     return (span){first, end > w->out[d] ? w->out[d] : end};
+}
+
+/* The input position that positions of output position `o` are counted from. */
+static int64_t origin(const window *w, int d, int64_t o)
+{
+    return w->adaptive ? 0 : o * w->stride[d] - w->padding[d];
 }
 
 /* Positions of the node's layer are bytes: saved[0] is uint8, not int32. */
@@ -113,9 +133,8 @@ static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
         const int64_t n = row / w.out[0], i = row % w.out[0];
         const float *image = x + n * w.in[0] * w.in[1] * w.channels;
         for (int64_t j = 0; j < w.out[1]; j++) {
-            max_pixel(&w, image, covered(&w, 0, i), covered(&w, 1, j), i * w.stride[0] - w.padding[0],
-                      j * w.stride[1] - w.padding[1], (row * w.out[1] + j) * w.channels, bytes, args->out[0],
-                      args->saved[0]);
+            max_pixel(&w, image, covered(&w, 0, i), covered(&w, 1, j), origin(&w, 0, i), origin(&w, 1, j),
+                      (row * w.out[1] + j) * w.channels, bytes, args->out[0], args->saved[0]);
         }
     }
     return CKPT_OK;
@@ -143,7 +162,7 @@ static void max_pixel_backward(const window *w, int64_t n, int64_t h, int64_t k,
     }
     for (int64_t i = rows.first; i < rows.end; i++) {
         for (int64_t j = columns.first; j < columns.end; j++) {
-            const int64_t u = h - i * w->stride[0] + w->padding[0], v = k - j * w->stride[1] + w->padding[1];
+            const int64_t u = h - origin(w, 0, i), v = k - origin(w, 1, j);
             const int32_t position = (int32_t)(u * w->kernel[1] + v);
             const int64_t at = ((n * w->out[0] + i) * w->out[1] + j) * w->channels;
             if (bytes) {
@@ -224,6 +243,66 @@ static ckpt_code average_backward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* 1 / the number of pixels that the window of output pixel (i, j) covers. */
+static float share_of(const window *w, int64_t i, int64_t j)
+{
+    const span rows = covered(w, 0, i), columns = covered(w, 1, j);
+    return 1 / (float)((rows.end - rows.first) * (columns.end - columns.first));
+}
+
+static ckpt_code adaptive_forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const window w = window_of(args->node);
+    const float *x = args->in[0];
+    float *y = args->out[0];
+#pragma omp parallel for schedule(static) num_threads(args->node->threads)
+    for (int64_t row = 0; row < w.batch * w.out[0]; row++) {
+        const int64_t n = row / w.out[0], i = row % w.out[0];
+        for (int64_t j = 0; j < w.out[1]; j++) {
+            sum_pixels(x + n * w.in[0] * w.in[1] * w.channels, w.in[1], w.channels, covered(&w, 0, i),
+                       covered(&w, 1, j), share_of(&w, i, j), y + (row * w.out[1] + j) * w.channels);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* The gradient of input pixel (h, k): a share of every window that covers it. */
+static void adaptive_pixel_backward(const window *w, int64_t h, int64_t k, const float *dy, float *dx)
+{
+    const span rows = covering(w, 0, h), columns = covering(w, 1, k);
+    memset(dx, 0, (size_t)w->channels * sizeof *dx);
+    for (int64_t i = rows.first; i < rows.end; i++) {
+        for (int64_t j = columns.first; j < columns.end; j++) {
+            const float *from = dy + (i * w->out[1] + j) * w->channels;
+            const float share = share_of(w, i, j);
+#pragma omp simd
+            for (int64_t c = 0; c < w->channels; c++) {
+                dx[c] += from[c] * share;
+            }
+        }
+    }
+}
+
+static ckpt_code adaptive_backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const window w = window_of(args->node);
+    const float *dy = args->grad_out[0];
+    float *dx = args->grad_in[0];
+    if (dx == NULL) {
+        return CKPT_OK;
+    }
+#pragma omp parallel for schedule(static) num_threads(args->node->threads)
+    for (int64_t row = 0; row < w.batch * w.in[0]; row++) {
+        const float *image = dy + row / w.in[0] * w.out[0] * w.out[1] * w.channels;
+        for (int64_t k = 0; k < w.in[1]; k++) {
+            adaptive_pixel_backward(&w, row % w.in[0], k, image, dx + (row * w.in[1] + k) * w.channels);
+        }
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code global_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
@@ -274,6 +353,18 @@ const ckpt_kernel ckpt_cpu_avgpool2d = {
     .op = "avgpool2d",
     .forward = average_forward,
     .backward = average_backward,
+};
+
+const ckpt_kernel ckpt_cpu_adaptive_maxpool2d = {
+    .op = "adaptive_maxpool2d",
+    .forward = max_forward,
+    .backward = max_backward,
+};
+
+const ckpt_kernel ckpt_cpu_adaptive_avgpool2d = {
+    .op = "adaptive_avgpool2d",
+    .forward = adaptive_forward,
+    .backward = adaptive_backward,
 };
 
 const ckpt_kernel ckpt_cpu_global_avgpool = {

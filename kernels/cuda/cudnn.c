@@ -37,7 +37,7 @@ typedef struct candidate {
 
 struct ckpt_cudnn_convolution {
     ckpt_cuda *cuda;
-    ckpt_cudnn_shape shape;
+    ckpt_convolution shape;
     ckpt_cudnn_direction direction;
     candidate used;
     char choice[CKPT_PIECE_TEXT];
@@ -162,45 +162,54 @@ void ckpt_cudnn_version(char *text, size_t room)
 
 /* The graph. */
 
-/* Dimensions are N, C, H, W; the strides make C the innermost. */
-static ckpt_code make_tensor(cudnn_owned *owned, const ckpt_cudnn_shape *s, int64_t id, descriptor *tensor,
+/* Dimensions are N, C, H, W, of volumes N, C, D, H, W; the strides make C the innermost. */
+static ckpt_code make_tensor(cudnn_owned *owned, const ckpt_convolution *s, int64_t id, descriptor *tensor,
                              ckpt_err *err)
 {
-    const int64_t dim[][4] = {
-        [X_ID] = {s->batch, s->in_channels, s->in[0], s->in[1]},
-        [W_ID] = {s->out_channels, s->in_channels / s->groups, s->kernel[0], s->kernel[1]},
-        [Y_ID] = {s->batch, s->out_channels, s->out[0], s->out[1]},
+    const int64_t front[][2] = {
+        [X_ID] = {s->batch, s->in_channels},
+        [W_ID] = {s->out_channels, s->in_channels / s->groups},
+        [Y_ID] = {s->batch, s->out_channels},
     };
-    const int64_t *const d = dim[id];
-    const int64_t stride[4] = {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]}, alignment = OPERAND_ALIGN;
+    const int64_t *const size = id == X_ID ? s->in : id == W_ID ? s->kernel : s->out;
+    const int first = s->volume ? 0 : 1, rank = 5 - first;
+    int64_t dim[5] = {front[id][0], front[id][1]}, stride[5] = {0, 1}, pixels = front[id][1];
+    const int64_t alignment = OPERAND_ALIGN;
+    for (int d = 2; d >= first; d--) {
+        dim[2 + d - first] = size[d];
+        stride[2 + d - first] = pixels;
+        pixels *= size[d];
+    }
+    stride[0] = pixels;
     const cudnnDataType_t type = s->dtype == CKPT_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
     CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_TENSOR_DESCRIPTOR, tensor, err));
     CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type, err));
-    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, d, err));
-    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, dim, err));
+    CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, stride, err));
     CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id, err));
     CKPT_TRY(cudnn_set(*tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment, err));
     return cudnn_finalize(*tensor, err);
 }
 
-static ckpt_code make_call(cudnn_owned *owned, const ckpt_cudnn_shape *s, descriptor *call, ckpt_err *err)
+static ckpt_code make_call(cudnn_owned *owned, const ckpt_convolution *s, descriptor *call, ckpt_err *err)
 {
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const int64_t dimensions = 2, dilation[2] = {1, 1};
+    const int first = s->volume ? 0 : 1;
+    const int64_t dims = 3 - first, *const padding = s->padding + first;
     CKPT_TRY(cudnn_make(owned, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, call, err));
     CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums, err));
     CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode, err));
-    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions, err));
-    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation, err));
-    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride, err));
-    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
-    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dims, s->dilation + first, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, dims, s->stride + first, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dims, padding, err));
+    CKPT_TRY(cudnn_set(*call, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dims, padding, err));
     return cudnn_finalize(*call, err);
 }
 
 /* Groups are implied: w has fewer channels than x. */
-static ckpt_code make_graph(cudnn_owned *owned, const cudnn_session *session, const ckpt_cudnn_shape *s,
+static ckpt_code make_graph(cudnn_owned *owned, const cudnn_session *session, const ckpt_convolution *s,
                             const operation_names *names, descriptor *graph, ckpt_err *err)
 {
     descriptor x = NULL, w = NULL, y = NULL, call = NULL, one = NULL;
@@ -320,26 +329,27 @@ static ckpt_code try_mode(search *c, cudnn_owned *owned, descriptor graph, cudnn
     return try_results(c, heuristic, count, err);
 }
 
-static ckpt_code refuse(const search *c, const ckpt_cudnn_shape *s, const char *name, ckpt_err *err)
+static ckpt_code refuse(const search *c, const ckpt_convolution *s, const char *name, ckpt_err *err)
 {
     char least[CUDNN_TEXT_MAX] = "";
     if (c->least >= 0) {
         snprintf(least, sizeof least, ", the least of which wants %lld bytes", (long long)c->least);
     }
-    return CKPT_FAIL(err, CKPT_DEVICE,
-                     "cuDNN: no reproducible %s of a %s convolution of [%lld, %lld, %lld, %lld] with %lld filters of "
-                     "%lld x %lld in %lld groups in %lld bytes of workspace: %d engines, %d will do%s",
-                     name, ckpt_dtype_name(s->dtype), (long long)s->batch, (long long)s->in_channels,
-                     (long long)s->in[0], (long long)s->in[1], (long long)s->out_channels, (long long)s->kernel[0],
-                     (long long)s->kernel[1], (long long)s->groups, (long long)c->room, c->offered, c->allowed, least);
+    return CKPT_FAIL(
+        err, CKPT_DEVICE,
+        "cuDNN: no reproducible %s of a %s convolution of [%lld, %lld, %lld, %lld, %lld] with %lld filters "
+        "of %lld x %lld x %lld in %lld groups in %lld bytes of workspace: %d engines, %d will do%s",
+        name, ckpt_dtype_name(s->dtype), (long long)s->batch, (long long)s->in_channels, (long long)s->in[0],
+        (long long)s->in[1], (long long)s->in[2], (long long)s->out_channels, (long long)s->kernel[0],
+        (long long)s->kernel[1], (long long)s->kernel[2], (long long)s->groups, (long long)c->room, c->offered,
+        c->allowed, least);
 }
 
 /* The limit without a given one: room for a copy of each operand, which is why some engines need much workspace. */
-static int64_t most_bytes(const ckpt_cudnn_shape *s)
+static int64_t most_bytes(const ckpt_convolution *s)
 {
-    const int64_t x = s->batch * s->in_channels * s->in[0] * s->in[1];
-    const int64_t y = s->batch * s->out_channels * s->out[0] * s->out[1];
-    const int64_t w = s->out_channels * (s->in_channels / s->groups) * s->kernel[0] * s->kernel[1];
+    const int64_t x = ckpt_convolution_in_rows(s) * s->in_channels, y = ckpt_convolution_out_rows(s) * s->out_channels;
+    const int64_t w = s->out_channels * (s->in_channels / s->groups) * ckpt_convolution_taps(s);
     return (x + y + w) * ckpt_dtype_bytes(s->dtype) + ((int64_t)64 << 20);
 }
 
@@ -427,7 +437,7 @@ static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes li
                         int most, int *count, ckpt_err *err)
 {
     static const cudnnBackendHeurMode_t mode[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    const ckpt_cudnn_shape *const s = &convolution->shape;
+    const ckpt_convolution *const s = &convolution->shape;
     const operation_names *const names = &operation[convolution->direction];
     search c = {.session = convolution->cuda->cudnn,
                 .found = found,
@@ -449,7 +459,7 @@ static ckpt_code choose(const ckpt_cudnn_convolution *convolution, ckpt_bytes li
     return code == CKPT_OK && c.count == 0 ? refuse(&c, s, names->name, err) : code;
 }
 
-ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape, ckpt_cudnn_direction direction,
+ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_convolution *shape, ckpt_cudnn_direction direction,
                                         ckpt_bytes limit, const char *choice, ckpt_cudnn_convolution **convolution,
                                         ckpt_err *err)
 {
@@ -527,26 +537,26 @@ static ckpt_code run_candidate(void *self, int k, ckpt_err *err)
 }
 
 /* The number of products that are summed in an element of c. */
-static int64_t terms_of(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
+static int64_t terms_of(const ckpt_convolution *s, ckpt_cudnn_direction direction)
 {
-    const int64_t taps = s->kernel[0] * s->kernel[1];
+    const int64_t taps = ckpt_convolution_taps(s);
     return direction == CKPT_CUDNN_FORWARD          ? taps * s->in_channels / s->groups
            : direction == CKPT_CUDNN_INPUT_GRADIENT ? taps * s->out_channels / s->groups
-                                                    : s->batch * s->out[0] * s->out[1];
+                                                    : ckpt_convolution_out_rows(s);
 }
 
-static int64_t result_count(const ckpt_cudnn_shape *s, ckpt_cudnn_direction direction)
+static int64_t result_count(const ckpt_convolution *s, ckpt_cudnn_direction direction)
 {
-    return direction == CKPT_CUDNN_FORWARD ? s->batch * s->out_channels * s->out[0] * s->out[1]
+    return direction == CKPT_CUDNN_FORWARD ? ckpt_convolution_out_rows(s) * s->out_channels
            : direction == CKPT_CUDNN_INPUT_GRADIENT
-               ? s->batch * s->in_channels * s->in[0] * s->in[1]
-               : s->out_channels * s->in_channels / s->groups * s->kernel[0] * s->kernel[1];
+               ? ckpt_convolution_in_rows(s) * s->in_channels
+               : s->out_channels * s->in_channels / s->groups * ckpt_convolution_taps(s);
 }
 
 ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolution, const void *a, const void *b, void *c,
                                       void *workspace, ckpt_bytes workspace_bytes, ckpt_tuning *tuning, ckpt_err *err)
 {
-    const ckpt_cudnn_shape *const s = &convolution->shape;
+    const ckpt_convolution *const s = &convolution->shape;
     const int64_t count = result_count(s, convolution->direction);
     candidate at[CKPT_TRIAL_CANDIDATES] = {0};
     convolution_trial self = {convolution, at, a, b, c, workspace};

@@ -5,16 +5,12 @@
 
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/cuda.h"
+#include "ops/convolution.h"
 
 typedef struct ckpt_cudnn_convolution ckpt_cudnn_convolution;
 
-/* x and y are stored as N, H, W, C, filters as out, height, width, in / groups (conv2d.cu transposes them). */
-typedef struct ckpt_cudnn_shape {
-    int64_t batch, in_channels, out_channels, groups;
-    int64_t in[2], out[2], kernel[2], stride[2], padding[2]; /* height, width */
-    ckpt_dtype dtype; /* of x, y, filters and their gradients; sums are float32 */
-} ckpt_cudnn_shape;
-
+/* x and y are stored channels last, filters as out, depth, height, width, in / groups (convolution.cu transposes them).
+ * Sums are float32. */
 typedef enum ckpt_cudnn_direction {
     CKPT_CUDNN_FORWARD,        /* x, w -> y */
     CKPT_CUDNN_INPUT_GRADIENT, /* dy, w -> dx */
@@ -24,7 +20,7 @@ typedef enum ckpt_cudnn_direction {
 /* limit: the most bytes of workspace; -1: what the fastest engine needs, up to the operands' bytes and 64 MiB. choice:
  * NULL, or the choice of such a convolution (ckpt_cudnn_convolution_choice).
  * Errors: CKPT_DEVICE (no reproducible engine fits, with the shape; or not `choice`), CKPT_NO_MEMORY. */
-CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
+CKPT_MUST_USE ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_convolution *shape,
                                                       ckpt_cudnn_direction direction, ckpt_bytes limit,
                                                       const char *choice, ckpt_cudnn_convolution **convolution,
                                                       ckpt_err *err);

@@ -1,4 +1,4 @@
-/* Pooling: maxpool2d, avgpool2d and global_avgpool. Memory order is N, H, W, C, so a thread has a pack of channels of
+/* Pooling: maxpool2d, avgpool2d, the adaptive ones, and global_avgpool. Memory order is N, H, W, C, so a thread has a pack of channels of
  * one pixel. These are our own kernels rather than cuDNN's: max pooling saves where the first maximum stood and its
  * backward reads only that, while cuDNN's backward reads x and y, which a plan would have to keep. Backward gathers:
  * each input pixel adds up the windows that cover it, in order, so threads write to no common element and need no
@@ -11,6 +11,8 @@ enum { THREADS = 256, GROUP = 8, LANES = THREADS / GROUP };
 
 struct pool_window {
     int64_t batch, channels, in[2], out[2], kernel[2], stride[2], padding[2];
+    bool
+        adaptive; /* windows from floor(o in / out) to ceil((o + 1) in / out); positions are those of the whole image */
 };
 
 static pool_window window_of(const ckpt_node *node)
@@ -19,9 +21,14 @@ static pool_window window_of(const ckpt_node *node)
     pool_window w = {};
     w.batch = x->dim[0];
     w.channels = x->dim[1];
+    w.adaptive = strncmp(node->op->name, "adaptive", strlen("adaptive")) == 0;
     for (int d = 0; d < 2; d++) {
         w.in[d] = x->dim[2 + d];
         w.out[d] = y->dim[2 + d];
+        if (w.adaptive) {
+            w.kernel[d] = w.in[d];
+            continue;
+        }
         w.kernel[d] = ckpt_node_int_at(node, "kernel_size", d);
         w.stride[d] = ckpt_node_int_at(node, "stride", d);
         w.stride[d] = w.stride[d] == 0 ? w.kernel[d] : w.stride[d];
@@ -37,6 +44,9 @@ struct pool_span {
 /* The input positions of output position `o` along dim `d`. */
 __device__ static pool_span covered(const pool_window &w, int d, int64_t o)
 {
+    if (w.adaptive) {
+        return {divide(o * w.in[d], w.out[d]).whole, divide((o + 1) * w.in[d] - 1, w.out[d]).whole + 1};
+    }
     const int64_t start = o * w.stride[d] - w.padding[d], end = start + w.kernel[d];
     return {start < 0 ? 0 : start, end > w.in[d] ? w.in[d] : end};
 }
@@ -44,10 +54,26 @@ __device__ static pool_span covered(const pool_window &w, int d, int64_t o)
 /* The output positions whose window covers input position `i` along dim `d`. */
 __device__ static pool_span covering(const pool_window &w, int d, int64_t i)
 {
+    if (w.adaptive) {
+        return {divide(i * w.out[d], w.in[d]).whole, divide((i + 1) * w.out[d] - 1, w.in[d]).whole + 1};
+    }
     const int64_t at = i + w.padding[d]; /* o * stride <= at < o * stride + kernel */
     const int64_t first = at < w.kernel[d] ? 0 : divide(at - w.kernel[d], w.stride[d]).whole + 1;
     const int64_t end = divide(at, w.stride[d]).whole + 1;
     return {first, end > w.out[d] ? w.out[d] : end};
+}
+
+/* The input position that positions of output position `o` are counted from. */
+__device__ static int64_t origin(const pool_window &w, int d, int64_t o)
+{
+    return w.adaptive ? 0 : o * w.stride[d] - w.padding[d];
+}
+
+/* 1 / the number of pixels that the window of output pixel (i, j) covers. */
+__device__ static float share_of(const pool_window &w, int64_t i, int64_t j)
+{
+    const pool_span rows = covered(w, 0, i), columns = covered(w, 1, j);
+    return 1 / (float)((rows.end - rows.first) * (columns.end - columns.first));
 }
 
 /* Item number `item` of a tensor of images of `size`: image, row, column, and the first of its N channels. */
@@ -67,7 +93,7 @@ __global__ void pool_max_forward(int64_t items, pool_window w, const T *x, T *y,
     for (int64_t item = first_item(); item < items; item += item_step()) {
         const pool_pixel at = pixel_of<N>(item, w.out, w.channels);
         const pool_span rows = covered(w, 0, at.row), columns = covered(w, 1, at.column);
-        const int64_t top = at.row * w.stride[0] - w.padding[0], left = at.column * w.stride[1] - w.padding[1];
+        const int64_t top = origin(w, 0, at.row), left = origin(w, 1, at.column);
         wide<T, N> most = {};
         wide<I, N> where = {};
         bool first = true;
@@ -99,8 +125,7 @@ __global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const
         wide<float, N> sum = {};
         for (int64_t i = rows.first; i < rows.end; i++) {
             for (int64_t j = columns.first; j < columns.end; j++) {
-                const int64_t u = at.row - i * w.stride[0] + w.padding[0];
-                const int64_t v = at.column - j * w.stride[1] + w.padding[1];
+                const int64_t u = at.row - origin(w, 0, i), v = at.column - origin(w, 1, j);
                 const I position = (I)(u * w.kernel[1] + v);
                 const int64_t from = ((at.image * w.out[0] + i) * w.out[1] + j) * w.channels + at.channel;
                 const wide<T, N> slope = load_wide<N>(dy + from);
@@ -114,7 +139,8 @@ __global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const
     }
 }
 
-/* Forward averages the pixels that a window covers, backward the windows that cover a pixel. */
+/* Forward averages the pixels that a window covers, backward the windows that cover a pixel. scale: 1 / the pixels of
+ * a window, unless windows are adaptive and differ. */
 template <typename T, int N, bool BACKWARD>
 __global__ void pool_average(int64_t items, pool_window w, float scale, const T *from, T *to)
 {
@@ -128,13 +154,15 @@ __global__ void pool_average(int64_t items, pool_window w, float scale, const T 
             for (int64_t j = columns.first; j < columns.end; j++) {
                 const int64_t pixel_number = (at.image * from_size[0] + i) * from_size[1] + j;
                 const wide<T, N> v = load_wide<N>(from + pixel_number * w.channels + at.channel);
+                const float share = BACKWARD && w.adaptive ? share_of(w, i, j) : 1;
                 for (int c = 0; c < N; c++) {
-                    sum.at[c] += to_float(v.at[c]);
+                    sum.at[c] += to_float(v.at[c]) * share;
                 }
             }
         }
+        const float each = !w.adaptive ? scale : BACKWARD ? 1 : share_of(w, at.row, at.column);
         for (int c = 0; c < N; c++) {
-            sum.at[c] *= scale;
+            sum.at[c] *= each;
         }
         put_wide<N>(to + item * N, sum, false);
     }
@@ -272,6 +300,18 @@ extern "C" const ckpt_kernel ckpt_cuda_maxpool2d = {
 
 extern "C" const ckpt_kernel ckpt_cuda_avgpool2d = {
     .op = "avgpool2d",
+    .forward = CKPT_WIDE(channels_of, start_average_forward),
+    .backward = CKPT_WIDE(channels_of, start_average_backward),
+};
+
+extern "C" const ckpt_kernel ckpt_cuda_adaptive_maxpool2d = {
+    .op = "adaptive_maxpool2d",
+    .forward = CKPT_WIDE(channels_of, start_max_forward),
+    .backward = CKPT_WIDE(channels_of, start_max_backward),
+};
+
+extern "C" const ckpt_kernel ckpt_cuda_adaptive_avgpool2d = {
+    .op = "adaptive_avgpool2d",
     .forward = CKPT_WIDE(channels_of, start_average_forward),
     .backward = CKPT_WIDE(channels_of, start_average_backward),
 };

@@ -50,7 +50,7 @@ ckpt_bytes claim_of(algorithm how)
 } // namespace
 
 struct ckpt_cudnn_convolution {
-    ckpt_cudnn_shape shape;
+    ckpt_convolution shape;
     ckpt_cudnn_direction direction;
     ckpt_cuda *cuda;
     algorithm used;
@@ -78,29 +78,27 @@ template <typename S> void write_all(void *to, ckpt_dtype dtype, const std::vect
 }
 
 /* Calls visit(x index, w index, y index) for every product of the convolution, in a fixed order. */
-template <typename F> void walk(const ckpt_cudnn_shape &s, const F &visit)
+template <typename F> void walk(const ckpt_convolution &s, const F &visit)
 {
     const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
-    for (int64_t n = 0; n < s.batch; n++) {
-        for (int64_t i = 0; i < s.out[0]; i++) {
-            for (int64_t j = 0; j < s.out[1]; j++) {
-                for (int64_t o = 0; o < s.out_channels; o++) {
-                    for (int64_t u = 0; u < s.kernel[0]; u++) {
-                        for (int64_t v = 0; v < s.kernel[1]; v++) {
-                            const int64_t a = i * s.stride[0] + u - s.padding[0];
-                            const int64_t b = j * s.stride[1] + v - s.padding[1];
-                            if (a < 0 || a >= s.in[0] || b < 0 || b >= s.in[1]) {
-                                continue;
-                            }
-                            const int64_t pixel = (n * s.in[0] + a) * s.in[1] + b;
-                            const int64_t x = pixel * s.in_channels + o / out_group * in_group;
-                            const int64_t w = ((o * s.kernel[0] + u) * s.kernel[1] + v) * in_group;
-                            const int64_t y = ((n * s.out[0] + i) * s.out[1] + j) * s.out_channels + o;
-                            for (int64_t c = 0; c < in_group; c++) {
-                                visit((size_t)(x + c), (size_t)(w + c), (size_t)y);
-                            }
-                        }
-                    }
+    const int64_t taps = ckpt_convolution_taps(&s), rows = ckpt_convolution_out_rows(&s);
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t at[3] = {row / s.out[2] / s.out[1] % s.out[0], row / s.out[2] % s.out[1], row % s.out[2]};
+        for (int64_t o = 0; o < s.out_channels; o++) {
+            for (int64_t tap = 0; tap < taps; tap++) {
+                const int64_t of[3] = {tap / s.kernel[2] / s.kernel[1], tap / s.kernel[2] % s.kernel[1],
+                                       tap % s.kernel[2]};
+                int64_t pixel = row / (s.out[0] * s.out[1] * s.out[2]);
+                bool inside = true;
+                for (int d = 0; d < 3; d++) {
+                    const int64_t a = at[d] * s.stride[d] + of[d] * s.dilation[d] - s.padding[d];
+                    inside = inside && a >= 0 && a < s.in[d];
+                    pixel = pixel * s.in[d] + a;
+                }
+                const int64_t x = pixel * s.in_channels + o / out_group * in_group;
+                const int64_t w = (o * taps + tap) * in_group, y = row * s.out_channels + o;
+                for (int64_t c = 0; c < in_group && inside; c++) {
+                    visit((size_t)(x + c), (size_t)(w + c), (size_t)y);
                 }
             }
         }
@@ -118,11 +116,11 @@ std::vector<double> unpack(const void *from, ckpt_dtype dtype, int64_t count)
 
 /* Sums of type S. */
 template <typename S>
-void convolve(const ckpt_cudnn_shape &s, ckpt_cudnn_direction direction, const void *a, const void *b, void *c)
+void convolve(const ckpt_convolution &s, ckpt_cudnn_direction direction, const void *a, const void *b, void *c)
 {
-    const int64_t x_count = s.batch * s.in[0] * s.in[1] * s.in_channels;
-    const int64_t y_count = s.batch * s.out[0] * s.out[1] * s.out_channels;
-    const int64_t w_count = s.out_channels * s.kernel[0] * s.kernel[1] * (s.in_channels / s.groups);
+    const int64_t x_count = ckpt_convolution_in_rows(&s) * s.in_channels;
+    const int64_t y_count = ckpt_convolution_out_rows(&s) * s.out_channels;
+    const int64_t w_count = s.out_channels * ckpt_convolution_taps(&s) * (s.in_channels / s.groups);
     std::vector<S> sum;
     if (direction == CKPT_CUDNN_FORWARD) {
         const std::vector<double> x = unpack(a, s.dtype, x_count), w = unpack(b, s.dtype, w_count);
@@ -149,7 +147,7 @@ void drift(ckpt_dtype dtype, void *c)
     write_all(c, dtype, first);
 }
 
-int64_t cost_of(const ckpt_cudnn_shape &s, algorithm how)
+int64_t cost_of(const ckpt_convolution &s, algorithm how)
 {
     const int which = emulated_candidates();
     const int64_t place = (how + which + s.in_channels + s.out_channels) % 2;
@@ -307,7 +305,7 @@ static ckpt_code find(ckpt_cudnn_convolution *convolution, const char *choice, c
                      choice);
 }
 
-extern "C" ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_cudnn_shape *shape,
+extern "C" ckpt_code ckpt_cudnn_convolution_create(ckpt_cuda *cuda, const ckpt_convolution *shape,
                                                    ckpt_cudnn_direction direction, ckpt_bytes limit, const char *choice,
                                                    ckpt_cudnn_convolution **convolution, ckpt_err *err)
 {
@@ -357,7 +355,7 @@ extern "C" const char *ckpt_cudnn_convolution_remark(const ckpt_cudnn_convolutio
 static ckpt_code start(const ckpt_cudnn_convolution *convolution, algorithm how, const void *a, const void *b, void *c,
                        void *workspace, ckpt_err *err)
 {
-    const ckpt_cudnn_shape s = convolution->shape;
+    const ckpt_convolution s = convolution->shape;
     const ckpt_cudnn_direction direction = convolution->direction;
     if (!aligned(a) || !aligned(b) || !aligned(c) || !aligned(workspace)) {
         return CKPT_FAIL(err, CKPT_DEVICE, "convolution: a %p, b %p, c %p, workspace %p: missing or not aligned", a, b,
@@ -402,12 +400,12 @@ ckpt_code run_candidate(void *self, int k, ckpt_err *err)
     return start(t->convolution, t->at[(size_t)k], t->a, t->b, t->c, t->workspace, err);
 }
 
-int64_t result_count(const ckpt_cudnn_shape &s, ckpt_cudnn_direction direction)
+int64_t result_count(const ckpt_convolution &s, ckpt_cudnn_direction direction)
 {
-    return direction == CKPT_CUDNN_FORWARD ? s.batch * s.out_channels * s.out[0] * s.out[1]
+    return direction == CKPT_CUDNN_FORWARD ? ckpt_convolution_out_rows(&s) * s.out_channels
            : direction == CKPT_CUDNN_INPUT_GRADIENT
-               ? s.batch * s.in_channels * s.in[0] * s.in[1]
-               : s.out_channels * (s.in_channels / s.groups) * s.kernel[0] * s.kernel[1];
+               ? ckpt_convolution_in_rows(&s) * s.in_channels
+               : s.out_channels * (s.in_channels / s.groups) * ckpt_convolution_taps(&s);
 }
 
 } // namespace
@@ -416,7 +414,7 @@ extern "C" ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolu
                                                  void *c, void *workspace, ckpt_bytes workspace_bytes,
                                                  ckpt_tuning *tuning, ckpt_err *err)
 {
-    const ckpt_cudnn_shape &s = convolution->shape;
+    const ckpt_convolution &s = convolution->shape;
     const int64_t count = result_count(s, convolution->direction);
     convolution_trial self = {convolution, {}, a, b, c, workspace};
     for (int how = 0; how < (emulated_candidates() <= 0 ? 1 : ALGORITHMS); how++) {
@@ -431,7 +429,7 @@ extern "C" ckpt_code ckpt_cudnn_convolution_tune(ckpt_cudnn_convolution *convolu
     trial.self = &self;
     trial.run = run_candidate;
     trial.result[0] = {c, s.dtype, 1, count, count};
-    trial.terms = s.batch * s.out[0] * s.out[1] + s.kernel[0] * s.kernel[1] * s.out_channels;
+    trial.terms = ckpt_convolution_out_rows(&s) + ckpt_convolution_taps(&s) * s.out_channels;
     int fastest = 0;
     ckpt_ns took = 0;
     CKPT_TRY(ckpt_trial_run(&trial, tuning, &fastest, &took, err));

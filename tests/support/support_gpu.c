@@ -739,7 +739,11 @@ static const struct {
     int forward, backward;
 } roundings[] = {
     {"attention", 1, 3}, /* probabilities; backward also their gradients, before and after the product's sum */
-    {"conv2d", 1, 1},    /* y before the bias is added; cuDNN's filter gradients are of the filters' type */
+    {"conv1d", 1, 1},    /* y before the bias is added; cuDNN's filter gradients are of the filters' type */
+    {"conv2d", 1, 1},
+    {"conv3d", 1, 1},
+    {"conv_transpose1d", 1, 1},
+    {"conv_transpose2d", 1, 1},
     {"linear_cross_entropy", 1, 4}, /* logits; one of 4 to 8 is off by 1/64, and its probability by 4/256 */
     {"lstm_cell", 1, 2},            /* pre-activations; backward their gradients, an operand of four products */
 };

@@ -200,7 +200,11 @@ static const struct {
     ckpt_reference_op *forward;
 } table[] = {
     {"linear", ckpt_reference_linear},
+    {"conv1d", ckpt_reference_conv2d},
     {"conv2d", ckpt_reference_conv2d},
+    {"conv3d", ckpt_reference_conv2d},
+    {"conv_transpose1d", ckpt_reference_conv_transpose},
+    {"conv_transpose2d", ckpt_reference_conv_transpose},
     {"batchnorm", ckpt_reference_batchnorm},
     {"layernorm", ckpt_reference_layernorm},
     {"relu", relu},
@@ -229,6 +233,8 @@ static const struct {
     {"roll", ckpt_reference_roll},
     {"maxpool2d", ckpt_reference_maxpool2d},
     {"avgpool2d", ckpt_reference_avgpool2d},
+    {"adaptive_maxpool2d", ckpt_reference_adaptive_maxpool2d},
+    {"adaptive_avgpool2d", ckpt_reference_adaptive_avgpool2d},
     {"global_avgpool", ckpt_reference_global_avgpool},
     {"upsample", ckpt_reference_upsample},
     {"lstm_cell", ckpt_reference_lstm_cell},

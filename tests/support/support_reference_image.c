@@ -31,35 +31,6 @@ static window window_of(const ckpt_node *node)
     return w;
 }
 
-void ckpt_reference_conv2d(const ckpt_reference *r)
-{
-    const ckpt_node *const node = r->node;
-    const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape,
-                            *const w = &node->param[0].tensor.shape;
-    const int64_t groups = ckpt_node_int(node, "groups"), per_group = y->dim[1] / groups;
-    const window win = window_of(node);
-    for (int64_t n = 0; n < y->dim[0]; n++) {
-        for (int64_t o = 0; o < y->dim[1]; o++) {
-            for (int64_t i = 0; i < y->dim[2]; i++) {
-                for (int64_t j = 0; j < y->dim[3]; j++) {
-                    double sum = node->param_count > 1 ? r->param[1][o] : 0;
-                    for (int64_t c = 0; c < w->dim[1]; c++) {
-                        for (int64_t u = 0; u < w->dim[2]; u++) {
-                            for (int64_t v = 0; v < w->dim[3]; v++) {
-                                const int64_t row = i * win.stride[0] + u - win.padding[0];
-                                const int64_t column = j * win.stride[1] + v - win.padding[1];
-                                sum += r->param[0][at4(w, o, c, u, v)] *
-                                       pixel(r->in[0], x, n, o / per_group * w->dim[1] + c, row, column);
-                            }
-                        }
-                    }
-                    r->out[0][at4(y, n, o, i, j)] = sum;
-                }
-            }
-        }
-    }
-}
-
 void ckpt_reference_batchnorm(const ckpt_reference *r)
 {
     const ckpt_shape *const x = &r->node->in[0].shape;
@@ -154,6 +125,46 @@ void ckpt_reference_avgpool2d(const ckpt_reference *r)
             }
         }
     }
+}
+
+/* The largest, or the mean, of the pixels of every window of adaptive pooling. */
+static void adaptive_pool(const ckpt_reference *r, bool max)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape, *const y = &r->node->out[0].shape;
+    for (int64_t n = 0; n < y->dim[0]; n++) {
+        for (int64_t c = 0; c < y->dim[1]; c++) {
+            for (int64_t i = 0; i < y->dim[2]; i++) {
+                for (int64_t j = 0; j < y->dim[3]; j++) {
+                    const int64_t top = i * x->dim[2] / y->dim[2], left = j * x->dim[3] / y->dim[3];
+                    double best = -INFINITY, sum = 0;
+                    int64_t where = 0, count = 0;
+                    for (int64_t a = top; a * y->dim[2] < (i + 1) * x->dim[2]; a++) {
+                        for (int64_t b = left; b * y->dim[3] < (j + 1) * x->dim[3]; b++) {
+                            const double value = r->in[0][at4(x, n, c, a, b)];
+                            where = value > best ? a * x->dim[3] + b : where;
+                            best = fmax(best, value);
+                            sum += value;
+                            count++;
+                        }
+                    }
+                    r->out[0][at4(y, n, c, i, j)] = max ? best : sum / (double)count;
+                    if (max) { /* in the memory order of the output: channels last */
+                        r->saved[0][((n * y->dim[2] + i) * y->dim[3] + j) * y->dim[1] + c] = (double)where;
+                    }
+                }
+            }
+        }
+    }
+}
+
+void ckpt_reference_adaptive_maxpool2d(const ckpt_reference *r)
+{
+    adaptive_pool(r, true);
+}
+
+void ckpt_reference_adaptive_avgpool2d(const ckpt_reference *r)
+{
+    adaptive_pool(r, false);
 }
 
 void ckpt_reference_global_avgpool(const ckpt_reference *r)

@@ -44,7 +44,7 @@ static const struct {
 } sizes[] = {
     {"batch", 2, 4},      {"tokens", 16, 128}, {"positions", 24, 160},     {"hidden", 32, 256}, {"blocks", 2, 2},
     {"heads", 2, 4},      {"size", 32, 64},    {"feed_forward", 48, 1024}, {"growth", 4, 0},    {"layers", 2, 4},
-    {"classes", 10, 100}, {"width", 40, 400},  {"vocabulary", 61, 1001},
+    {"classes", 10, 100}, {"width", 40, 400},  {"vocabulary", 61, 1001},   {"frames", 32, 256}, {"mels", 8, 80},
 };
 
 /* Other values for one file; 0: as the file says. */
@@ -56,6 +56,7 @@ static const struct {
     /* at 32 x 32 batch norm has two values a channel in the end, and what it says is a matter of rounding */
     {"resnet50.json", "size", 64, 96},
     {"mobilenetv2.json", "size", 64, 96},
+    {"efficientnet-b0.json", "size", 64, 96},
 };
 
 /* What a var becomes; 0: as the file says. */

@@ -498,28 +498,67 @@ static void conv2d(void **unused)
     }
 }
 
+static void convolutions(void **unused)
+{
+    (void)unused;
+    check(1, 4, DIMS(2, 16, 12, 11), "conv2d", "out_channels=24 kernel_size=3 padding=2 dilation=2", true);
+    check(1, 4, DIMS(2, 20, 9, 9), "conv2d", "out_channels=20 kernel_size=3 padding=2 dilation=2 groups=20", true);
+    check(1, 3, DIMS(2, 50, 20), "conv1d", "out_channels=24 kernel_size=3 stride=2 padding=1", true);
+    check(1, 3, DIMS(2, 9, 20), "conv1d", "out_channels=17 kernel_size=1 stride=2", true);
+    check(1, 3, DIMS(1, 30, 16), "conv1d", "out_channels=16 kernel_size=4 padding=3 groups=16", false);
+    check(1, 5, DIMS(2, 5, 7, 6, 16), "conv3d", "out_channels=24 kernel_size=3 padding=1", true);
+    check(1, 5, DIMS(2, 5, 4, 6, 8), "conv3d", "out_channels=12 kernel_size=1 stride=2", true);
+    check(1, 5, DIMS(1, 4, 5, 6, 16), "conv3d", "out_channels=16 kernel_size=3 stride=2 padding=1 groups=16", true);
+    check(1, 3, DIMS(2, 21, 24), "conv_transpose1d", "out_channels=16 kernel_size=4 stride=2 padding=1", true);
+    check(1, 3, DIMS(2, 9, 20), "conv_transpose1d", "out_channels=17 kernel_size=1 stride=2", true);
+    /* By columns: the library would pack them into heap memory. */
+    check(1, 3, DIMS(2, 21, 24), "conv_transpose1d", "out_channels=16 kernel_size=16 stride=8 padding=4", true);
+    check(1, 4, DIMS(2, 5, 4, 6), "conv_transpose2d",
+          "out_channels=7 kernel_size=5 stride=3 padding=1 output_padding=2", true);
+    check(1, 4, DIMS(2, 8, 12, 11), "conv2d", "out_channels=8 kernel_size=3 stride=2 padding=2 dilation=2", true);
+    check(1, 4, DIMS(2, 3, 16, 24), "conv2d", "out_channels=20 kernel_size=8 stride=8", true);
+    check(1, 5, DIMS(2, 5, 7, 6, 8), "conv3d", "out_channels=9 kernel_size=3 padding=2 dilation=2", true);
+    check(1, 4, DIMS(2, 32, 6, 7), "conv_transpose2d", "out_channels=16 kernel_size=2 stride=2", true);
+    check(1, 4, DIMS(2, 19, 6, 7), "conv_transpose2d", "out_channels=19 kernel_size=3 stride=2 padding=1 groups=19",
+          true);
+    check(1, 4, DIMS(3, 17, 5, 5), "conv_transpose2d", "out_channels=9 kernel_size=1", true);
+}
+
 /* Filters that the library's best code lacks were once refused within their op's workspace. */
 static void odd_convolutions_fit_their_allowance(void **unused)
 {
     (void)unused;
     static const struct {
-        int64_t dim[4];
+        const char *op;
+        int rank;
+        int64_t dim[5];
         const char *attrs;
     } odd[] = {
-        {{2, 40, 38, 31}, "out_channels=40 kernel_size=5 padding=2 groups=40"},
-        {{2, 96, 56, 56}, "out_channels=96 kernel_size=7 padding=3 groups=96"},
-        {{3, 20, 79, 82}, "out_channels=20 kernel_size=[6,4] stride=8 groups=20"},
-        {{1, 28, 105, 107}, "out_channels=34 kernel_size=2 stride=2 padding=2"},
-        {{1, 9, 108, 63}, "out_channels=9 kernel_size=[2,1] stride=6 padding=2 groups=9"},
-        {{3, 15, 104, 85}, "out_channels=17 kernel_size=9 stride=5"},
-        {{3, 12, 110, 59}, "out_channels=8 kernel_size=3 stride=5 padding=2 groups=4"},
+        {"conv2d", 4, {2, 40, 38, 31}, "out_channels=40 kernel_size=5 padding=2 groups=40"},
+        {"conv2d", 4, {2, 96, 56, 56}, "out_channels=96 kernel_size=7 padding=3 groups=96"},
+        {"conv2d", 4, {3, 20, 79, 82}, "out_channels=20 kernel_size=[6,4] stride=8 groups=20"},
+        {"conv2d", 4, {1, 28, 105, 107}, "out_channels=34 kernel_size=2 stride=2 padding=2"},
+        {"conv2d", 4, {1, 9, 108, 63}, "out_channels=9 kernel_size=[2,1] stride=6 padding=2 groups=9"},
+        {"conv2d", 4, {3, 15, 104, 85}, "out_channels=17 kernel_size=9 stride=5"},
+        {"conv2d", 4, {3, 12, 110, 59}, "out_channels=8 kernel_size=3 stride=5 padding=2 groups=4"},
+        {"conv2d", 4, {2, 64, 28, 28}, "out_channels=64 kernel_size=3 padding=2 dilation=2 groups=64"},
+        {"conv2d", 4, {2, 64, 28, 28}, "out_channels=64 kernel_size=3 padding=2 dilation=2 stride=2"},
+        {"conv1d", 3, {2, 300, 64}, "out_channels=64 kernel_size=4 padding=3 groups=64"},
+        {"conv1d", 3, {2, 300, 80}, "out_channels=384 kernel_size=3 padding=1"},
+        {"conv3d", 5, {1, 8, 14, 14, 64}, "out_channels=64 kernel_size=3 padding=1 groups=64"},
+        {"conv3d", 5, {1, 8, 14, 14, 32}, "out_channels=32 kernel_size=3 padding=2 dilation=2"},
+        {"conv3d", 5, {2, 8, 14, 14, 3}, "out_channels=64 kernel_size=[3,7,7] stride=[1,2,2] padding=[1,3,3]"},
+        {"conv_transpose1d", 3, {2, 160, 128}, "out_channels=64 kernel_size=16 stride=8 padding=4"},
+        {"conv_transpose1d", 3, {2, 61, 20}, "out_channels=20 kernel_size=7 stride=3 dilation=2 groups=20"},
+        {"conv_transpose2d", 4, {2, 64, 14, 14}, "out_channels=3 kernel_size=4 stride=2 padding=1"},
+        {"conv_transpose2d", 4, {2, 24, 14, 9}, "out_channels=36 kernel_size=5 stride=3 padding=1 groups=12"},
     };
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         for (int count = 1; count <= 8; count *= 2) {
             test_model m;
             test_model_init(&m);
-            test_input(&m, "x", CKPT_FLOAT32, 4, odd[i].dim);
-            test_layer(&m, "it", "conv2d", "x", odd[i].attrs);
+            test_input(&m, "x", CKPT_FLOAT32, odd[i].rank, odd[i].dim);
+            test_layer(&m, "it", odd[i].op, "x", odd[i].attrs);
             const ckpt_network *network = NULL;
             ckpt_device *device = NULL;
             ckpt_bound_kernel bound = {0};
@@ -666,15 +705,16 @@ static ckpt_code make_calls(void *context, ckpt_err *err)
 {
     (void)context;
     const ckpt_dnn_matrix m = {8, 8, 8, 1};
-    const ckpt_dnn_shape shape = {.batch = 1,
-                                  .in_channels = 16,
-                                  .out_channels = 16,
-                                  .groups = 1,
-                                  .in = {4, 4},
-                                  .out = {4, 4},
-                                  .kernel = {3, 3},
-                                  .stride = {1, 1},
-                                  .padding = {1, 1}};
+    const ckpt_convolution shape = {.batch = 1,
+                                    .in_channels = 16,
+                                    .out_channels = 16,
+                                    .groups = 1,
+                                    .in = {1, 4, 4},
+                                    .out = {1, 4, 4},
+                                    .kernel = {1, 3, 3},
+                                    .stride = {1, 1, 1},
+                                    .padding = {0, 1, 1},
+                                    .dilation = {1, 1, 1}};
     ckpt_dnn *product = NULL, *convolution = NULL;
     ckpt_code code = ckpt_dnn_matmul(&m, &m, &m, false, false, 2, -1, &product, err);
     if (code == CKPT_OK) {
@@ -732,15 +772,16 @@ static void refusals(void **unused)
     assert_int_equal(ckpt_dnn_matmul(&x, &w, &x, false, false, 2, -1, &dnn, &err), CKPT_DEVICE);
     assert_null(dnn);
     assert_non_null(strstr(err.msg, "oneDNN refuses"));
-    const ckpt_dnn_shape shape = {.batch = 2,
-                                  .in_channels = 64,
-                                  .out_channels = 64,
-                                  .groups = 1,
-                                  .in = {9, 9},
-                                  .out = {9, 9},
-                                  .kernel = {3, 3},
-                                  .stride = {1, 1},
-                                  .padding = {1, 1}};
+    const ckpt_convolution shape = {.batch = 2,
+                                    .in_channels = 64,
+                                    .out_channels = 64,
+                                    .groups = 1,
+                                    .in = {1, 9, 9},
+                                    .out = {1, 9, 9},
+                                    .kernel = {1, 3, 3},
+                                    .stride = {1, 1, 1},
+                                    .padding = {0, 1, 1},
+                                    .dilation = {1, 1, 1}};
     assert_int_equal(ckpt_dnn_convolution(&shape, CKPT_DNN_FORWARD, 2, -1, &dnn, &err), CKPT_OK);
     const ckpt_bytes wanted = ckpt_dnn_workspace(dnn);
     ckpt_dnn_destroy(dnn);
@@ -763,6 +804,7 @@ int main(void)
         cmocka_unit_test(linear_allowances),
         cmocka_unit_test(linear_adds),
         cmocka_unit_test(conv2d),
+        cmocka_unit_test(convolutions),
         cmocka_unit_test(odd_convolutions_fit_their_allowance),
         cmocka_unit_test(norms),
         cmocka_unit_test(running_statistics),

@@ -58,18 +58,13 @@ static ckpt_code open_all(ckpt_err *err)
     return CKPT_OK;
 }
 
-static bool is_product(const ckpt_node *node)
+static bool is_convolution(const ckpt_node *node)
 {
-    bool product = ckpt_node_int(node, "groups") == 1;
-    for (int d = 0; d < 2; d++) {
-        product = product && ckpt_node_int_at(node, "kernel_size", d) == 1 &&
-                  ckpt_node_int_at(node, "stride", d) == 1 && ckpt_node_int_at(node, "padding", d) == 0;
-    }
-    return product;
+    return strncmp(node->op->name, "conv", 4) == 0 && node->op->name[4] != 'c' /* concat */;
 }
 
 /* An engine's name makes the same engine in exactly its workspace, but not in less; other names are refused. */
-static void check_named(int g, const ckpt_cudnn_shape *shape, ckpt_cudnn_direction direction,
+static void check_named(int g, const ckpt_convolution *shape, ckpt_cudnn_direction direction,
                         const ckpt_cudnn_convolution *made)
 {
     static const char *const other[] = {"", "own", "dnn", "dnn1:2,3=4", "lt130002:1"};
@@ -160,7 +155,11 @@ static int check_file(const char *file, ckpt_dtype dtype)
     CHECK_OK(ckpt_network_infer(model, CKPT_ON_GPU, &arena, &network, &err), err);
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
-        if (strcmp(node->op->name, "conv2d") == 0 && !is_product(node) && !seen_before(network, n)) {
+        if (is_convolution(node) && !seen_before(network, n)) {
+            const ckpt_convolution form = ckpt_convolution_of(node);
+            if (ckpt_convolution_is_product(&form, true)) {
+                continue;
+            }
             for (int g = 0; g < GPU_COUNT; g++) {
                 check_node(file, g, node);
             }
@@ -199,20 +198,38 @@ static void test_every_model(void **state)
     CHECK(checked > 100, "only %d convolutions were checked", checked);
 }
 
+/* clang-format off */
+#define ONES {1, 1, 1}
+/* clang-format on */
+
 /* Shapes that no network here has; and no limit is exceeded for smaller and smaller workspaces. */
 static void test_strange_shapes(void **state)
 {
-    static const ckpt_cudnn_shape strange[] = {
-        {1, 1, 1, 1, {1, 1}, {1, 1}, {3, 3}, {1, 1}, {1, 1}, CKPT_FLOAT32},
-        {2, 3, 5, 1, {9, 8}, {9, 8}, {3, 3}, {1, 1}, {1, 1}, CKPT_FLOAT32},
-        {2, 8, 16, 2, {7, 9}, {3, 4}, {3, 3}, {2, 2}, {0, 0}, CKPT_FLOAT32},
-        {1, 6, 18, 6, {5, 5}, {3, 3}, {3, 3}, {1, 1}, {0, 0}, CKPT_FLOAT32},
-        {2, 4, 6, 2, {9, 7}, {3, 11}, {2, 5}, {3, 1}, {0, 4}, CKPT_FLOAT32},
-        {1, 4, 4, 1, {8, 8}, {4, 4}, {1, 1}, {3, 3}, {2, 2}, CKPT_FLOAT32},
-        {3, 17, 31, 1, {20, 21}, {10, 21}, {7, 1}, {2, 1}, {3, 0}, CKPT_FLOAT32},
+    static const ckpt_convolution strange[] = {
+        {1, 1, 1, 1, {1, 1, 1}, {1, 1, 1}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, ONES, .dtype = CKPT_FLOAT32},
+        {2, 3, 5, 1, {1, 9, 8}, {1, 9, 8}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, ONES, .dtype = CKPT_FLOAT32},
+        {2, 8, 16, 2, {1, 7, 9}, {1, 3, 4}, {1, 3, 3}, {1, 2, 2}, {0, 0, 0}, ONES, .dtype = CKPT_FLOAT32},
+        {1, 6, 18, 6, {1, 5, 5}, {1, 3, 3}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, ONES, .dtype = CKPT_FLOAT32},
+        {2, 4, 6, 2, {1, 9, 7}, {1, 3, 11}, {1, 2, 5}, {1, 3, 1}, {0, 0, 4}, ONES, .dtype = CKPT_FLOAT32},
+        {1, 4, 4, 1, {1, 8, 8}, {1, 4, 4}, {1, 1, 1}, {1, 3, 3}, {0, 2, 2}, ONES, .dtype = CKPT_FLOAT32},
+        {3, 17, 31, 1, {1, 20, 21}, {1, 10, 21}, {1, 7, 1}, {1, 2, 1}, {0, 3, 0}, ONES, .dtype = CKPT_FLOAT32},
+        {2, 8, 12, 1, {1, 9, 9}, {1, 9, 9}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}, .dtype = CKPT_FLOAT32},
+        {1, 16, 16, 1, {1, 1, 300}, {1, 1, 150}, {1, 1, 3}, {1, 1, 2}, {0, 0, 1}, ONES, .dtype = CKPT_FLOAT32},
+        {1,
+         8,
+         16,
+         1,
+         {6, 9, 9},
+         {6, 9, 9},
+         {3, 3, 3},
+         {1, 1, 1},
+         {1, 1, 1},
+         ONES,
+         .dtype = CKPT_FLOAT32,
+         .volume = true},
     };
     for (size_t i = 0; i < 2 * sizeof strange / sizeof strange[0]; i++) {
-        ckpt_cudnn_shape s = strange[i / 2];
+        ckpt_convolution s = strange[i / 2];
         s.dtype = i % 2 == 0 ? CKPT_FLOAT32 : CKPT_BFLOAT16;
         for (int g = 0; g < GPU_COUNT; g++) {
             for (int direction = 0; direction < 3; direction++) {
@@ -244,7 +261,8 @@ static void test_strange_shapes(void **state)
  * with enough there is none. cuDNN 9.26 needs none on an A100. */
 static void test_too_little_for_tensor_cores(void **state)
 {
-    static const ckpt_cudnn_shape stem = {256, 3, 64, 1, {224, 224}, {112, 112}, {7, 7}, {2, 2}, {3, 3}, CKPT_BFLOAT16};
+    static const ckpt_convolution stem = {256,       3,         64,        1,    {1, 224, 224},         {1, 112, 112},
+                                          {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, ONES, .dtype = CKPT_BFLOAT16};
     for (int g = 0; g < GPU_COUNT; g++) {
         ckpt_bytes wanted = 0;
         for (int little = 0; little < 2; little++) {

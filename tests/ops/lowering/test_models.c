@@ -50,6 +50,9 @@ static const published table[] = {
     {"densenet-bc-100-12-dropout.json", 769162, "batch=2"},
     /* Embedding 256 x 256, torch.nn.LSTM(256, 256) with 526,336, linear 256 x 256 + 256. */
     {"lstm.json", 65536 + 526336 + 65792, "batch=2"},
+    /* Hugging Face, openai/whisper-tiny: WhisperForConditionalGeneration.num_parameters(), the encoder's sinusoidal
+     * positions counted, the tied head once. */
+    {"whisper-tiny.json", 37760640, "tokens=64"},
 };
 enum { TABLE_COUNT = sizeof table / sizeof table[0] };
 

@@ -1,0 +1,363 @@
+/* Convolutions on the CPU by oneDNN, channels last, directly or by Winograd's. All are one of three computations
+ * (ops/convolution.h); a transposed layer runs the gradient by the input forward. With filters of one tap and no padding
+ * they run as matrix products over pixels, whose weights need no reordering. With a stride, the pixels that count are
+ * first gathered into the workspace. Where oneDNN is slow (ckpt_convolution_is_columns) the values of all taps are
+ * gathered, tap by tap, and filters are turned into that order. */
+#include <string.h>
+
+#include "core/formats/tensor.h"
+#include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/kernel.h"
+
+enum { FORWARD = CKPT_DNN_FORWARD, INPUT = CKPT_DNN_INPUT_GRADIENT, WEIGHT = CKPT_DNN_WEIGHT_GRADIENT, DIRECTIONS };
+
+typedef struct convolution {
+    ckpt_dnn *call[DIRECTIONS];
+    /* NULL: oneDNN has none here. Where it has one of backward's two, the other is the layer's own. */
+    ckpt_dnn *winograd[DIRECTIONS];
+    bool product;            /* the calls are matrix products */
+    ckpt_bytes gather_bytes; /* of pixels gathered at the start of the workspace; 0: not gathered */
+    ckpt_bytes turned_bytes; /* of filters turned behind them; 0: not turned */
+} convolution;
+
+/* The direction that computes the layer's output, and the one that computes its input's gradient. */
+static ckpt_dnn_direction output_direction(const ckpt_convolution *s)
+{
+    return s->transposed ? CKPT_DNN_INPUT_GRADIENT : CKPT_DNN_FORWARD;
+}
+
+static ckpt_dnn_direction gradient_direction(const ckpt_convolution *s)
+{
+    return s->transposed ? CKPT_DNN_FORWARD : CKPT_DNN_INPUT_GRADIENT;
+}
+
+static bool runs_backward(const ckpt_convolution *s, int direction)
+{
+    return direction != (int)output_direction(s);
+}
+
+static bool is_wanted(const ckpt_node *node, const ckpt_convolution *s, int direction)
+{
+    return direction != (int)gradient_direction(s) || (node->grad_in & 1) != 0;
+}
+
+static ckpt_code fill_product(convolution *state, const ckpt_node *node, const ckpt_convolution *s, ckpt_bytes forward,
+                              ckpt_bytes backward, ckpt_err *err)
+{
+    const int64_t rows = ckpt_convolution_out_rows(s), taps = ckpt_convolution_taps(s);
+    const int64_t in = s->in_channels * taps, out = s->out_channels;
+    const ckpt_dnn_matrix x = {rows, in, in, 1}, y = {rows, out, out, 1}, w = {out, in, in, 1};
+    const ckpt_dnn_matrix w_turned = {in, out, 1, in}, y_turned = {out, rows, 1, out};
+    const ckpt_dnn_matrix *const operand[DIRECTIONS][3] = {
+        [FORWARD] = {&x, &w_turned, &y}, [INPUT] = {&y, &w, &x}, [WEIGHT] = {&y_turned, &x, &w}};
+    if (!ckpt_convolution_is_product(s, true)) {
+        state->gather_bytes = ckpt_round_up(rows * in * (ckpt_bytes)sizeof(float), CKPT_ALIGN);
+        state->turned_bytes = taps > 1 ? ckpt_round_up(in * out * (ckpt_bytes)sizeof(float), CKPT_ALIGN) : 0;
+    }
+    const ckpt_bytes first = state->gather_bytes + state->turned_bytes;
+    /* As in linear.c. */
+    forward = (forward < 0 ? node->forward_workspace_bytes : forward) - first;
+    backward = (backward < 0 ? node->backward_workspace_bytes : backward) - first;
+    if (forward < 0 || backward < 0) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "%lld and %lld bytes of workspace given, %lld wanted for gathered pixels",
+                         (long long)(forward + first), (long long)(backward + first), (long long)first);
+    }
+    for (int d = 0; d < DIRECTIONS; d++) {
+        if (is_wanted(node, s, d)) {
+            const ckpt_dnn_matrix *const *const m = operand[d];
+            CKPT_TRY(ckpt_dnn_matmul(m[0], m[1], m[2], s->bias && d == FORWARD, false, node->threads,
+                                     runs_backward(s, d) ? backward : forward, &state->call[d], err));
+        }
+    }
+    return CKPT_OK;
+}
+
+/* What the library refuses is left out; other errors count. */
+static ckpt_code add_winograd(const ckpt_node *node, const ckpt_convolution *s, ckpt_dnn_direction direction,
+                              ckpt_dnn **made, ckpt_err *err)
+{
+    ckpt_err refusal = {0};
+    const ckpt_code code = ckpt_dnn_winograd(s, direction, node->threads, made, &refusal);
+    return code == CKPT_OK || code == CKPT_DEVICE ? CKPT_OK : CKPT_FAIL(err, code, "%s", refusal.msg);
+}
+
+static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
+{
+    convolution *const c = state;
+    (void)choice; /* none on a CPU */
+    (void)context;
+    const ckpt_convolution s = ckpt_convolution_of(node);
+    c->product = ckpt_convolution_is_product(&s, false) || ckpt_convolution_is_columns(&s);
+    if (c->product) {
+        return fill_product(c, node, &s, forward, backward, err);
+    }
+    const bool winograd = ckpt_node_find_way(node, "winograd", false) != NULL;
+    for (int d = 0; d < DIRECTIONS; d++) {
+        if (is_wanted(node, &s, d)) {
+            CKPT_TRY(ckpt_dnn_convolution(&s, (ckpt_dnn_direction)d, node->threads,
+                                          runs_backward(&s, d) ? backward : forward, &c->call[d], err));
+            if (winograd) {
+                CKPT_TRY(add_winograd(node, &s, (ckpt_dnn_direction)d, &c->winograd[d], err));
+            }
+        }
+    }
+    return CKPT_OK;
+}
+
+static void release(void *state)
+{
+    convolution *const c = state;
+    for (int d = 0; d < DIRECTIONS; d++) {
+        ckpt_dnn_destroy(c->call[d]);
+        ckpt_dnn_destroy(c->winograd[d]);
+    }
+}
+
+/* The call of a direction; winograd: that way's, where there is one. */
+static const ckpt_dnn *call_of(const convolution *c, int direction, bool winograd)
+{
+    return winograd && c->winograd[direction] != NULL ? c->winograd[direction] : c->call[direction];
+}
+
+/* Of the directions of a pass. */
+static ckpt_bytes pass_bytes(const ckpt_node *node, const convolution *c, bool backward, bool winograd)
+{
+    const ckpt_convolution s = ckpt_convolution_of(node);
+    ckpt_bytes most = 0;
+    for (int d = 0; d < DIRECTIONS; d++) {
+        const ckpt_dnn *const call = runs_backward(&s, d) == backward ? call_of(c, d, winograd) : NULL;
+        const ckpt_bytes bytes = call == NULL ? 0 : ckpt_dnn_workspace(call);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static ckpt_bytes way_workspace(const ckpt_node *node, const void *state, const ckpt_way *way)
+{
+    const convolution *const c = state;
+    const bool here =
+        way->backward ? c->winograd[WEIGHT] != NULL || c->winograd[INPUT] != NULL : c->winograd[FORWARD] != NULL;
+    return here ? pass_bytes(node, c, way->backward, true) : CKPT_WAY_ABSENT;
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const convolution *const c = state;
+    *forward = c->gather_bytes + c->turned_bytes + pass_bytes(node, c, false, false);
+    *backward = c->gather_bytes + c->turned_bytes + pass_bytes(node, c, true, false);
+}
+
+/* The line of x that line `row` of y sees: lines of all images and depths are numbered through. */
+static int64_t line_seen(const ckpt_convolution *s, int64_t row)
+{
+    const int64_t plane = row / s->out[1], image = plane / s->out[0];
+    return (image * s->in[0] + plane % s->out[0] * s->stride[0]) * s->in[1] + row % s->out[1] * s->stride[1];
+}
+
+/* Copies the pixel of x of each pixel of y, or back: then all other pixels of x become zero. */
+static void move_pixels(const ckpt_node *node, const float *from, float *to, bool back)
+{
+    const ckpt_convolution s = ckpt_convolution_of(node);
+    const int64_t C = s.in_channels, rows = s.batch * s.out[0] * s.out[1];
+    const size_t pixel = (size_t)C * sizeof(float);
+#pragma omp parallel for schedule(static) num_threads(node->threads)
+    for (int64_t row = 0; row < rows; row++) {
+        /* This iteration clears the lines of x from this one's to the next one's. */
+        const int64_t top = line_seen(&s, row);
+        const int64_t below = row + 1 < rows ? line_seen(&s, row + 1) : s.batch * s.in[0] * s.in[1];
+        if (back) {
+            memset(to + top * s.in[2] * C, 0, (size_t)((below - top) * s.in[2]) * pixel);
+        }
+        for (int64_t j = 0; j < s.out[2]; j++) {
+            const int64_t large = (top * s.in[2] + j * s.stride[2]) * C, small = (row * s.out[2] + j) * C;
+            memcpy(to + (back ? large : small), from + (back ? small : large), pixel);
+        }
+    }
+}
+
+typedef struct place {
+    int64_t at[3]; /* depth, height, width */
+} place;
+
+/* Item number `index` of an image of `size`, its image left out. */
+static place place_of(int64_t index, const int64_t size[3])
+{
+    return (place){{index / size[2] / size[1] % size[0], index / size[2] % size[1], index % size[2]}};
+}
+
+/* The pixel of x that pixel `row` of y sees through a tap; -1: it is padding. */
+static int64_t pixel_seen(const ckpt_convolution *s, int64_t row, const place *tap)
+{
+    const place y = place_of(row, s->out);
+    int64_t pixel = row / (s->out[0] * s->out[1] * s->out[2]);
+    for (int d = 0; d < 3; d++) {
+        const int64_t a = y.at[d] * s->stride[d] + tap->at[d] * s->dilation[d] - s->padding[d];
+        if (a < 0 || a >= s->in[d]) {
+            return -1;
+        }
+        pixel = pixel * s->in[d] + a;
+    }
+    return pixel;
+}
+
+/* The pixel of y that sees pixel `row` of x through a tap; -1: none does. */
+static int64_t pixel_seeing(const ckpt_convolution *s, int64_t row, const place *tap)
+{
+    const place x = place_of(row, s->in);
+    int64_t pixel = row / (s->in[0] * s->in[1] * s->in[2]);
+    for (int d = 0; d < 3; d++) {
+        const int64_t a = x.at[d] + s->padding[d] - tap->at[d] * s->dilation[d];
+        if (a < 0 || a % s->stride[d] != 0 || a / s->stride[d] >= s->out[d]) {
+            return -1;
+        }
+        pixel = pixel * s->out[d] + a / s->stride[d];
+    }
+    return pixel;
+}
+
+/* columns[pixel of y][tap][C] from x. */
+static void gather_columns(const ckpt_convolution *s, const float *x, float *columns, int threads)
+{
+    const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s), rows = ckpt_convolution_out_rows(s);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t t = 0; t < taps; t++) {
+            const place tap = place_of(t, s->kernel);
+            const int64_t from = pixel_seen(s, row, &tap);
+            float *const to = columns + (row * taps + t) * C;
+            if (from < 0) {
+                memset(to, 0, (size_t)C * sizeof *to);
+            } else {
+                memcpy(to, x + from * C, (size_t)C * sizeof *to);
+            }
+        }
+    }
+}
+
+/* x from columns: the sum of what stands for each pixel, tap by tap. */
+static void sum_columns(const ckpt_convolution *s, const float *columns, float *x, int threads)
+{
+    const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s), rows = ckpt_convolution_in_rows(s);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        memset(x + row * C, 0, (size_t)C * sizeof *x);
+        for (int64_t t = 0; t < taps; t++) {
+            const place tap = place_of(t, s->kernel);
+            const int64_t from = pixel_seeing(s, row, &tap);
+            if (from >= 0) {
+                ckpt_vector_add(C, columns + (from * taps + t) * C, x + row * C);
+            }
+        }
+    }
+}
+
+/* Filters [out][C][tap] as columns are, [out][tap][C], or back. */
+static void turn_filters(const ckpt_convolution *s, const float *from, float *to, bool back, int threads)
+{
+    const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s);
+#pragma omp parallel for schedule(static) num_threads(threads) if (s->out_channels * C * taps > CKPT_PARALLEL)
+    for (int64_t o = 0; o < s->out_channels; o++) {
+        for (int64_t c = 0; c < C; c++) {
+            for (int64_t t = 0; t < taps; t++) {
+                const int64_t written = (o * C + c) * taps + t, turned = (o * taps + t) * C + c;
+                to[back ? written : turned] = from[back ? turned : written];
+            }
+        }
+    }
+}
+
+/* One direction over pixels: y = x W^T, dx = dy W, dW = dy^T x. */
+static ckpt_code run_product(const ckpt_kernel_args *args, ckpt_dnn_direction direction, const void *x, const void *w,
+                             const void *y, const void *bias, ckpt_err *err)
+{
+    const convolution *const c = args->state;
+    const ckpt_convolution s = ckpt_convolution_of(args->node);
+    const int threads = args->node->threads;
+    const bool gathers = c->gather_bytes > 0, turns = c->turned_bytes > 0;
+    float *const pixels = args->workspace;
+    float *const turned = (float *)((char *)args->workspace + c->gather_bytes);
+    const void *const seen = gathers ? pixels : x, *const filters = turns ? turned : w;
+    const void *const pointer[DIRECTIONS][4] = {
+        [FORWARD] = {seen, filters, y, bias}, [INPUT] = {y, filters, seen, NULL}, [WEIGHT] = {y, seen, filters, NULL}};
+    if (turns && direction != CKPT_DNN_WEIGHT_GRADIENT) {
+        turn_filters(&s, w, turned, false, threads);
+    }
+    if (turns && direction != CKPT_DNN_INPUT_GRADIENT) {
+        gather_columns(&s, x, pixels, threads);
+    } else if (gathers && direction != CKPT_DNN_INPUT_GRADIENT) {
+        move_pixels(args->node, x, pixels, false);
+    }
+    CKPT_TRY(ckpt_dnn_run(c->call[direction], pointer[direction], (char *)turned + c->turned_bytes, err));
+    if (turns && direction == CKPT_DNN_WEIGHT_GRADIENT) {
+        turn_filters(&s, turned, (float *)w, true, threads);
+    } else if (turns && direction == CKPT_DNN_INPUT_GRADIENT) {
+        sum_columns(&s, pixels, (float *)x, threads);
+    } else if (gathers && direction == CKPT_DNN_INPUT_GRADIENT) {
+        move_pixels(args->node, pixels, (float *)x, true);
+    }
+    return CKPT_OK;
+}
+
+/* One direction, with the pointers of the common form. */
+static ckpt_code run(const ckpt_kernel_args *args, ckpt_dnn_direction direction, const void *x, const void *w,
+                     const void *y, const void *bias, ckpt_err *err)
+{
+    const convolution *const c = args->state;
+    return c->product ? run_product(args, direction, x, w, y, bias, err)
+                      : ckpt_dnn_run(call_of(c, direction, args->way != NULL), (const void *const[4]){x, w, y, bias},
+                                     args->workspace, err);
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const ckpt_node *const node = args->node;
+    const ckpt_convolution s = ckpt_convolution_of(node);
+    const float *const bias = node->param_count > 1 ? args->param[1] : NULL;
+    if (!s.transposed) {
+        return run(args, CKPT_DNN_FORWARD, args->in[0], args->param[0], args->out[0], bias, err);
+    }
+    CKPT_TRY(run(args, CKPT_DNN_INPUT_GRADIENT, args->out[0], args->param[0], args->in[0], NULL, err));
+    if (bias != NULL) {
+        const int64_t rows = ckpt_convolution_in_rows(&s), channels = s.in_channels;
+        float *const y = args->out[0];
+#pragma omp parallel for schedule(static) num_threads(node->threads) if (rows * channels > CKPT_PARALLEL)
+        for (int64_t row = 0; row < rows; row++) {
+            ckpt_vector_add(channels, bias, y + row * channels);
+        }
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const ckpt_node *const node = args->node;
+    const ckpt_convolution s = ckpt_convolution_of(node);
+    const convolution *const c = args->state;
+    const void *const in = args->in[0], *const dy = args->grad_out[0], *const dx = args->grad_in[0];
+    float *const bias = node->param_count > 1 ? args->grad_param[1] : NULL;
+    const bool by_library = s.bias && !c->product;
+    CKPT_TRY(run(args, CKPT_DNN_WEIGHT_GRADIENT, s.transposed ? dy : in, args->grad_param[0], s.transposed ? in : dy,
+                 by_library ? bias : NULL, err));
+    if (bias != NULL && !by_library) {
+        const int64_t rows = s.transposed ? ckpt_convolution_in_rows(&s) : ckpt_convolution_out_rows(&s);
+        ckpt_column_sums(rows, s.transposed ? s.in_channels : s.out_channels, dy, bias, false, node->threads);
+    }
+    return dx == NULL ? CKPT_OK
+                      : run(args, gradient_direction(&s), s.transposed ? dy : dx, args->param[0],
+                            s.transposed ? dx : dy, NULL, err);
+}
+
+/* clang-format off */
+#define CONVOLUTION(name) \
+    .op = (name), .state_bytes = sizeof(convolution), .prepare = prepare, .release = release, .workspace = workspace, \
+    .way_workspace = way_workspace, .forward = forward, .backward = backward
+/* clang-format on */
+
+const ckpt_kernel ckpt_cpu_conv1d = {CONVOLUTION("conv1d")};
+const ckpt_kernel ckpt_cpu_conv2d = {CONVOLUTION("conv2d")};
+const ckpt_kernel ckpt_cpu_conv3d = {CONVOLUTION("conv3d")};
+const ckpt_kernel ckpt_cpu_conv_transpose1d = {CONVOLUTION("conv_transpose1d")};
+const ckpt_kernel ckpt_cpu_conv_transpose2d = {CONVOLUTION("conv_transpose2d")};
