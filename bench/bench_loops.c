@@ -165,6 +165,8 @@ static ckpt_code run_loop(bench *b, const bench_loop *loop, ckpt_err *err)
 static ckpt_code run_update(bench *b, const char *name, int values, ckpt_err *err)
 {
     const double hyper[CKPT_HYPER_MAX] = {0.01, 0.9, 0.99, 1e-8};
+    const ckpt_optimizer *const optimizer = ckpt_optimizer_find(name);
+    const ckpt_numbers numbers = ckpt_numbers_plain(optimizer, hyper, 1);
     double rate[REPEATS], copy[REPEATS];
     float *const slot[2] = {b->buffer[2], b->buffer[3]};
     for (int64_t i = 0; i < b->count; i++) {
@@ -179,7 +181,7 @@ static ckpt_code run_update(bench *b, const char *name, int values, ckpt_err *er
                                  .param = b->buffer[0],
                                  .grad = b->buffer[1],
                                  .slot = slot};
-        CKPT_TRY(ckpt_device_update(b->device, ckpt_optimizer_find(name), 1, &args, 1, err));
+        CKPT_TRY(ckpt_device_update(b->device, optimizer, &numbers, &args, 1, err));
         if (r >= 0) {
             copy[r] = copied;
             rate[r] = 4.0 * values * (double)b->count / (double)(ckpt_clock_ns() - start);

@@ -258,6 +258,43 @@ ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int node, int k, cons
     return ckpt_program_narrow(program, err);
 }
 
+static ckpt_code swap_floats(const ckpt_program *program, float *a, float *b, int64_t count, ckpt_err *err)
+{
+    const int64_t most = CKPT_CHUNK_BYTES / (int64_t)sizeof(float);
+    ckpt_device *const device = program->device;
+    unsigned char *const one = program->memory.chunk, *const other = one + CKPT_CHUNK_BYTES;
+    for (int64_t done = 0; done < count; done += most) {
+        const ckpt_bytes bytes = (count - done < most ? count - done : most) * (ckpt_bytes)sizeof(float);
+        CKPT_TRY(device->api->download(device, one, a + done, bytes, err));
+        CKPT_TRY(device->api->download(device, other, b + done, bytes, err));
+        CKPT_TRY(device->api->upload(device, a + done, other, bytes, err));
+        CKPT_TRY(device->api->upload(device, b + done, one, bytes, err));
+    }
+    return CKPT_OK;
+}
+
+/* The updates know what has an average, and where. */
+ckpt_code ckpt_executor_swap_average(ckpt_executor *executor, ckpt_err *err)
+{
+    const ckpt_program *const program = &executor->program;
+    const ckpt_network *const network = program->lowered->network;
+    if (network->ema <= 0 || network->scheme.shard_optimizer || executor->progress.steps == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %s", network->model->source,
+                         network->ema <= 0 ? "the optimizer has no \"ema\": there is no average"
+                         : network->scheme.shard_optimizer
+                             ? "every rank has a part of the average alone: the optimizer is sharded"
+                             : "no step is done, of which the weights' average could be");
+    }
+    for (int s = 0; s < program->plan->step_count; s++) {
+        const ckpt_action *const action = &program->action[s];
+        for (int i = 0; i < action->update_count; i++) {
+            const ckpt_update_args *const update = &action->update[i];
+            CKPT_TRY(swap_floats(program, update->param, update->average, update->count, err));
+        }
+    }
+    return ckpt_program_narrow(program, err);
+}
+
 ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err)
 {
     const ckpt_network *const network = executor->program.lowered->network;

@@ -139,6 +139,11 @@ CKPT_MUST_USE ckpt_code ckpt_executor_param_set(ckpt_executor *executor, int nod
 CKPT_MUST_USE ckpt_code ckpt_executor_grad(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int node, int k, float *host, ckpt_err *err);
 
+/* Exchanges the weights and their moving average (a model with "ema"), so that what is evaluated, hashed or written is the
+ * average; a second call undoes it, which training wants before it goes on. Parameters that no gradient reaches have no
+ * average and stay. Errors: CKPT_BAD_INPUT (no average, no step done, a sharded optimizer, whose ranks have parts of it). */
+CKPT_MUST_USE ckpt_code ckpt_executor_swap_average(ckpt_executor *executor, ckpt_err *err);
+
 /* Training state: weights, optimizer, statistics (of replica 0), step (from which the data's position follows), seed,
  * what the data are, batches per step. Collective: rank 0 writes one file, of the same form for every scheme, and every
  * rank reads it. A stop and a resume give the bits of never stopping. Reading refuses, with the reason, the state of

@@ -381,24 +381,30 @@ ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound_kernel *bou
     return CKPT_OK;
 }
 
-ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step,
-                             ckpt_update_args *args, int count, ckpt_err *err)
+static const ckpt_optimizer_kernel *find_kernel(const ckpt_device *device, const char *name)
 {
     const ckpt_optimizer_kernel *const *kernel = device->api->optimizers;
-    while (*kernel != NULL && strcmp((*kernel)->optimizer, optimizer->name) != 0) {
+    while (*kernel != NULL && strcmp((*kernel)->optimizer, name) != 0) {
         kernel++;
     }
-    if (*kernel == NULL) {
+    return *kernel;
+}
+
+ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, const ckpt_numbers *numbers,
+                             ckpt_update_args *args, int count, ckpt_err *err)
+{
+    const ckpt_optimizer_kernel *const kernel = find_kernel(device, optimizer->name);
+    if (kernel == NULL) {
         return CKPT_FAIL(err, CKPT_DEVICE, "device %s has no kernel for optimizer \"%s\"", device->api->kind,
                          optimizer->name);
-    }
-    float numbers[CKPT_STEP_NUMBERS] = {0};
-    if (optimizer->numbers != NULL && count > 0) {
-        optimizer->numbers(args[0].hyper, step, numbers);
     }
     for (int i = 0; i < count; i++) {
         args[i].context = device->context;
         args[i].threads = device->threads;
     }
-    return count > 0 ? (*kernel)->update(args, count, numbers, err) : CKPT_OK;
+    if (count == 0) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(kernel->update(args, count, numbers, err));
+    return args[0].average == NULL ? CKPT_OK : find_kernel(device, "average")->update(args, count, numbers, err);
 }

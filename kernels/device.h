@@ -78,7 +78,8 @@ typedef struct ckpt_device_api {
     ckpt_code (*square_sum)(ckpt_device *device, const float *from, int64_t count, double *sum, void *workspace,
                             ckpt_err *err);
     /* *scale = base * min(1, most / (norm + 1e-6)), norm = base * sqrt(sum[0] + sum[1] + ...), in double, in this order
-     * (torch.nn.utils.clip_grad_norm_). A NaN norm gives a NaN scale. */
+     * (torch.nn.utils.clip_grad_norm_). A NaN norm gives a NaN scale. `most` is multiplied by the clip of the numbers
+     * that `begin` was given last. */
     ckpt_code (*clip_scale)(ckpt_device *device, const double *sum, int64_t count, double base, double most,
                             float *scale, ckpt_err *err);
 
@@ -90,7 +91,7 @@ typedef struct ckpt_device_api {
 
     /* Sets the seed and step of kernels started from now on, and the numbers that updates read
      * (ckpt_optimizer.numbers; NULL: none); never part of a recording. */
-    ckpt_code (*begin)(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err);
+    ckpt_code (*begin)(ckpt_device *device, uint64_t seed, uint64_t step, const ckpt_numbers *numbers, ckpt_err *err);
     ckpt_code (*finish)(ckpt_device *device, ckpt_err *err); /* wait for everything started on every stream */
 
     /* Recording: from capture_begin on, work is recorded instead of done. Other streams join by waiting for a signal
@@ -171,9 +172,10 @@ CKPT_MUST_USE ckpt_code ckpt_device_forward(ckpt_device *device, const ckpt_boun
 CKPT_MUST_USE ckpt_code ckpt_device_backward(ckpt_device *device, const ckpt_bound_kernel *bound,
                                              const ckpt_kernel_args *args, ckpt_err *err);
 /* Updates parameters args[0 .. count) with the same hyper and scale; a GPU does so in one launch or a few. The function
- * sets context and threads of `args`, and the numbers of `step`, which counts from 1 (a GPU uses those of `begin`).
- * Errors: CKPT_DEVICE (no kernel for this optimizer). */
-CKPT_MUST_USE ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer, uint64_t step,
-                                           ckpt_update_args *args, int count, ckpt_err *err);
+ * sets context and threads of `args`. A GPU uses the numbers of `begin` in place of `numbers`. Then the averages of the
+ * weights move, where `args` has some (all of them or none). Errors: CKPT_DEVICE (no kernel for this optimizer). */
+CKPT_MUST_USE ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimizer,
+                                           const ckpt_numbers *numbers, ckpt_update_args *args, int count,
+                                           ckpt_err *err);
 
 #endif

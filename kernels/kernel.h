@@ -103,23 +103,27 @@ typedef struct ckpt_kernel {
 /* One step of an optimizer on `count` values of a parameter. */
 typedef struct ckpt_update_args {
     void *context;
-    const double *hyper;
-    bool decay; /* weight decay applies to this parameter */
+    const double *hyper; /* the same for all groups: learning rates and weight decay are in the numbers */
+    int group;           /* whose numbers hold for this parameter */
+    bool decay;          /* weight decay applies to this parameter */
     int64_t count;
+    ckpt_matrix matrix; /* where an optimizer updates parameters as a whole: count = stack * rows * columns */
     float *param;
     void *param16; /* written too, rounded to nearest even; NULL in a float32 model */
     const float *grad;
     const float *scale; /* on the device: factor of the gradients; NULL: 1 */
-    float *const *slot; /* state values, zero before the first step */
+    float *const *slot; /* state, zero before the first step; of bytes where the optimizer says so */
+    float *average;     /* of the weights, after their update; NULL: none is wanted */
+    void *workspace;    /* CKPT_ALIGN aligned; NULL: the optimizer wants none for this parameter */
     int threads;
 } ckpt_update_args;
 
+/* `optimizer` "average": what moves args[].average, of whatever optimizer. */
 typedef struct ckpt_optimizer_kernel {
     const char *optimizer;
-    /* Updates args[0 .. count) of one step, with the same hyper and scale; their grouping changes no bit. `number`: the
-     * optimizer's numbers of this step. A GPU's kernels read them from the device (ckpt_device_api.begin), because a
-     * recorded step is replayed with the arguments of the recording. */
-    ckpt_code (*update)(const ckpt_update_args *args, int count, const float *number, ckpt_err *err);
+    /* Updates args[0 .. count) of one step, with the same hyper and scale; their grouping changes no bit. A GPU's
+     * kernels read the numbers from the device (ckpt_device_api.begin). */
+    ckpt_code (*update)(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err);
 } ckpt_optimizer_kernel;
 
 #endif

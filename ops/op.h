@@ -47,6 +47,9 @@ typedef struct ckpt_param {
     ckpt_init init;
     double scale;    /* standard deviation of NORMAL, half width of UNIFORM */
     bool decay;      /* weight decay applies: matrices and filters yes, biases and norms no */
+    int64_t stack;   /* its first dimension counts matrices that lie one behind the other; 0: it is one matrix */
+    bool hidden;     /* the weight of a hidden layer, which some optimizers treat as a matrix (ops/lowering/groups.c) */
+    int group;       /* of ckpt_network.group */
     int64_t padding; /* elements of zeros behind it, and behind its gradient, wherever they lie (ckpt_node_pitch) */
     int tied;        /* node whose parameter of the same number this is; -1: its own */
     int copy_of;     /* a copy of this node's of the same number (ckpt_tied_group); -1: of none */

@@ -66,15 +66,16 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
     for (int k = 0; k < node->stat_count; k++) {
         bench->stat[k] = take(bench, ckpt_tensor_bytes(&node->stat[k].tensor), used);
     }
-    ckpt_bytes largest = 0;
-    for (int k = 0; role->update && k < node->param_count; k++) {
-        const ckpt_bytes bytes = ckpt_tensor_bytes(&node->param[k].tensor);
-        largest = bytes > largest ? bytes : largest;
-    }
+    const ckpt_network *const network = bench->lowered->network;
     for (int i = 0; i < slots; i++) {
+        ckpt_bytes largest = 0;
+        for (int k = 0; k < node->param_count; k++) {
+            largest = most(largest, ckpt_network_slot_bytes(network, node->index, k, i));
+        }
         bench->slot[i] = take(bench, largest, used);
     }
-    ckpt_bytes workspace = most(bench->forward_bytes, bench->backward_bytes);
+    const ckpt_bytes update = role->update ? ckpt_network_update_bytes(network, node) : 0;
+    ckpt_bytes workspace = most(update, most(bench->forward_bytes, bench->backward_bytes));
     for (int i = 0; i < node->way_count; i++) {
         const ckpt_bytes staging = ckpt_staging_bytes(node, role->grad_in_adds, role->grad_param_adds);
         workspace = most(workspace, staging + ckpt_bench_way_workspace(bench, &node->way[i]));
@@ -182,21 +183,28 @@ static void set_args(ckpt_bench *bench, const ckpt_node_role *role, void *worksp
 static ckpt_code run_update(const ckpt_bench *bench, ckpt_err *err)
 {
     const ckpt_network *const network = bench->lowered->network;
+    const int slots = ckpt_network_slots(network);
     ckpt_update_args args[CKPT_PARAM_MAX];
+    ckpt_numbers numbers;
     int count = 0;
     for (int k = 0; k < bench->node->param_count; k++) {
         const ckpt_param *const param = &bench->node->param[k];
         if (param->tied < 0) {
             args[count++] = (ckpt_update_args){.hyper = network->hyper,
+                                               .group = param->group,
                                                .decay = param->decay,
+                                               .matrix = ckpt_matrix_of(param),
                                                .count = ckpt_shape_count(&param->tensor.shape),
                                                .param = (float *)(uintptr_t)bench->param[k],
                                                .param16 = (void *)(uintptr_t)bench->param16[k],
                                                .grad = bench->grad_param[k],
-                                               .slot = bench->slot};
+                                               .slot = bench->slot,
+                                               .average = network->ema > 0 ? bench->slot[slots - 1] : NULL,
+                                               .workspace = bench->args.workspace};
         }
     }
-    return ckpt_device_update(bench->device, network->optimizer, 1, args, count, err);
+    ckpt_network_numbers(network, 1, &numbers);
+    return ckpt_device_update(bench->device, network->optimizer, &numbers, args, count, err);
 }
 
 ckpt_bytes ckpt_bench_way_workspace(const ckpt_bench *bench, const ckpt_way *way)
@@ -245,7 +253,7 @@ ckpt_code ckpt_bench_open(ckpt_bench *bench, const ckpt_profiling *profiling, co
 {
     const ckpt_network *const network = profiling->lowered->network;
     const ckpt_node_role *const role = &profiling->role[node->index];
-    const int slots = role->update ? network->optimizer->slots(network->hyper) : 0;
+    const int slots = role->update ? ckpt_network_slots(network) : 0;
     *bench = (ckpt_bench){.device = profiling->device,
                           .node = node,
                           .lowered = profiling->lowered,

@@ -91,10 +91,12 @@ static void count_bytes(const ckpt_profiling *profiling, const ckpt_node *node, 
     for (int k = 0; k < node->param_count; k++) {
         if (node->param[k].tied < 0) {
             row->parameter_bytes += ckpt_tensor_bytes(&node->param[k].tensor);
+            for (int i = 0; i < ckpt_network_slots(network); i++) {
+                row->optimizer_bytes += ckpt_network_slot_bytes(network, node->index, k, i);
+            }
         }
     }
     row->gradient_bytes = row->parameter_bytes;
-    row->optimizer_bytes = row->parameter_bytes * network->optimizer->slots(network->hyper);
 }
 
 static ckpt_code read_roles(ckpt_profiling *profiling, ckpt_arena *out, ckpt_err *err)

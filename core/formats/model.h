@@ -10,6 +10,7 @@
 
 #include "core/base/memory.h"
 #include "core/base/status.h"
+#include "core/formats/schedule.h"
 #include "core/formats/tensor.h"
 #include "core/json/json.h"
 
@@ -59,6 +60,15 @@ typedef struct ckpt_var {
     bool is_real; /* `real` is its value, and only float attributes and other real expressions can use it */
 } ckpt_var;
 
+/* What the optimizer does otherwise with the parameters that a pattern matches. */
+typedef struct ckpt_model_group {
+    const char *match;   /* of "layer/parameter", with * ? [] */
+    double lr;           /* factor of learning rates; 1: as the others */
+    double weight_decay; /* in place of the optimizer's; negative: that */
+    ckpt_choice matrix;  /* muon: treat as a hidden layer's weight or not; UNSET: by its own rule */
+    ckpt_position at;
+} ckpt_model_group;
+
 typedef struct ckpt_model {
     const char *source; /* file name, for messages */
     const char *name;
@@ -72,6 +82,10 @@ typedef struct ckpt_model {
     const char *optimizer; /* "sgd" when the file names none */
     const ckpt_attr *optimizer_attr;
     int optimizer_attr_count;
+    const ckpt_model_group *group; /* the first that matches a parameter holds */
+    int group_count;
+    ckpt_schedule schedule;      /* of learning rates */
+    ckpt_schedule clip_schedule; /* of clip_norm */
 } ckpt_model;
 
 /* Read and check a model file.
@@ -89,6 +103,11 @@ CKPT_MUST_USE ckpt_code ckpt_model_item(const ckpt_item *root, const char *const
  * The rest is shared with `model`. Errors: CKPT_BAD_INPUT (another name), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_arena *out,
                                               const ckpt_model **changed, ckpt_err *err);
+
+/* The same model with another learning rate and another schedule of it, for --lr and --schedule; NULL: the file's own. The
+ * rest is shared with `model`. Errors: CKPT_BAD_INPUT (no number, no schedule), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_model_with_rate(const ckpt_model *model, const char *lr, const char *schedule,
+                                             ckpt_arena *out, const ckpt_model **changed, ckpt_err *err);
 
 /* Evaluate an expression over the model's vars: C's operators + - * / % < <= > >= == != ! && || ?: ( ), and sqrt(x).
  * Integers are of 64 bits; division by zero and overflow are errors. The first wants an integer. */

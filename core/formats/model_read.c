@@ -1,7 +1,9 @@
 /* ckpt-model/1 from a file: vars, inputs, entries, optimizer. Unrolling is model_expand.c's. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/formats/expression_impl.h"
 #include "core/formats/model_impl.h"
 
@@ -426,15 +428,82 @@ static ckpt_code read_entries(const reader *r, const ckpt_item *parent, int dept
     return CKPT_OK;
 }
 
+static ckpt_code read_group(const reader *r, const ckpt_item *item, ckpt_model_group *group)
+{
+    static const char *const known[] = {"match", "lr", "weight_decay", "matrix"};
+    *group = (ckpt_model_group){.lr = 1, .weight_decay = -1};
+    ckpt_item member;
+    CKPT_TRY(ckpt_item_object(item, r->err));
+    CKPT_TRY(ckpt_need_text(item, "match", r->out, &group->match, r->err));
+    for (int i = 0; ckpt_item_next(item, &i, &member);) {
+        bool found = false;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+            found = found || strcmp(member.key, known[k]) == 0;
+        }
+        if (!found) {
+            return ckpt_item_fail(&member, r->err, "found \"%.60s\", wanted match, lr, weight_decay or matrix",
+                                  member.key);
+        }
+    }
+    if (ckpt_item_find(item, "lr", &member)) {
+        CKPT_TRY(ckpt_item_real(&member, &group->lr, r->err));
+        if (!(group->lr >= 0)) {
+            return ckpt_item_fail(&member, r->err, "found lr %g, wanted a factor that is not negative", group->lr);
+        }
+    }
+    if (ckpt_item_find(item, "weight_decay", &member)) {
+        CKPT_TRY(ckpt_item_real(&member, &group->weight_decay, r->err));
+        if (!(group->weight_decay >= 0)) {
+            return ckpt_item_fail(&member, r->err, "found weight_decay %g, wanted none that is negative",
+                                  group->weight_decay);
+        }
+    }
+    return read_choice(r, item, "matrix", &group->matrix);
+}
+
+static ckpt_code read_groups(const reader *r, const ckpt_item *optimizer)
+{
+    ckpt_item array;
+    if (!ckpt_item_find(optimizer, "groups", &array)) {
+        return CKPT_OK;
+    }
+    int count = 0;
+    CKPT_TRY(ckpt_need_array(optimizer, "groups", &array, &count, r->err));
+    ckpt_model_group *const group = CKPT_NEW(r->out, ckpt_model_group, count);
+    ckpt_position *const at = CKPT_NEW(r->scratch, ckpt_position, count);
+    if (group == NULL || at == NULL) {
+        return no_memory(r, "groups of parameters");
+    }
+    ckpt_item_positions(&array, at);
+    for (int i = 0; i < count; i++) {
+        ckpt_item item;
+        ckpt_item_at(&array, i, &item);
+        CKPT_TRY(read_group(r, &item, &group[i]));
+        group[i].at = at[i];
+    }
+    r->model->group = group;
+    r->model->group_count = count;
+    return CKPT_OK;
+}
+
+static ckpt_code read_schedule(const reader *r, const ckpt_item *optimizer, const char *key, ckpt_schedule *schedule)
+{
+    ckpt_item item;
+    return ckpt_item_find(optimizer, key, &item) ? ckpt_schedule_item(&item, r->scratch, schedule, r->err) : CKPT_OK;
+}
+
 static ckpt_code read_optimizer(const reader *r, const ckpt_item *root)
 {
-    static const char *const known[] = {"name", NULL};
+    static const char *const known[] = {"name", "groups", "schedule", "clip_schedule", NULL};
     ckpt_item item;
     r->model->optimizer = "sgd";
     if (!ckpt_item_find(root, "optimizer", &item)) {
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_need_text(&item, "name", r->out, &r->model->optimizer, r->err));
+    CKPT_TRY(read_groups(r, &item));
+    CKPT_TRY(read_schedule(r, &item, "schedule", &r->model->schedule));
+    CKPT_TRY(read_schedule(r, &item, "clip_schedule", &r->model->clip_schedule));
     return read_attrs(r, &item, known, &r->model->optimizer_attr, &r->model->optimizer_attr_count);
 }
 
@@ -500,6 +569,48 @@ ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_
     }
     *copy = *model;
     copy->dtype = narrow ? CKPT_BFLOAT16 : CKPT_FLOAT32;
+    *changed = copy;
+    return CKPT_OK;
+}
+
+/* The optimizer's attributes with another "lr". */
+static ckpt_code change_lr(ckpt_model *model, const char *text, ckpt_arena *out, ckpt_err *err)
+{
+    const char *end = NULL;
+    const double lr = ckpt_real_parse(text, &end);
+    if (end == text || *end != '\0' || !isfinite(lr)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--lr \"%.40s\": wanted a number", text);
+    }
+    ckpt_attr *const attr = CKPT_NEW(out, ckpt_attr, model->optimizer_attr_count + 1);
+    if (attr == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", model->source);
+    }
+    int count = 0;
+    for (int i = 0; i < model->optimizer_attr_count; i++) {
+        if (strcmp(model->optimizer_attr[i].name, "lr") != 0) {
+            attr[count++] = model->optimizer_attr[i];
+        }
+    }
+    attr[count++] = (ckpt_attr){.name = "lr", .kind = CKPT_FLOAT, .real = lr};
+    model->optimizer_attr = attr;
+    model->optimizer_attr_count = count;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_model_with_rate(const ckpt_model *model, const char *lr, const char *schedule, ckpt_arena *out,
+                               const ckpt_model **changed, ckpt_err *err)
+{
+    ckpt_model *const copy = CKPT_NEW(out, ckpt_model, 1);
+    if (copy == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", model->source);
+    }
+    *copy = *model;
+    if (lr != NULL) {
+        CKPT_TRY(change_lr(copy, lr, out, err));
+    }
+    if (schedule != NULL) {
+        CKPT_TRY_WHILE(err, ckpt_schedule_parse(schedule, &copy->schedule, err), "reading --schedule");
+    }
     *changed = copy;
     return CKPT_OK;
 }

@@ -10,6 +10,7 @@
 typedef struct ckpt_run {
     const ckpt_program *program;
     uint64_t seed, steps; /* of the step that runs: what is drawn from, and how many steps were done before */
+    ckpt_numbers numbers; /* of the running training step */
     uint64_t begun;       /* the batch that kernels draw from now (ckpt_device_api.begin) */
     bool evaluating;
     const ckpt_watcher *watcher; /* of the evaluation that runs; NULL: none */

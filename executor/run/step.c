@@ -13,13 +13,9 @@
 static ckpt_code begin_anew(ckpt_run *run, uint64_t step, ckpt_err *err)
 {
     const ckpt_program *const program = run->program;
-    const ckpt_network *const network = program->lowered->network;
-    float numbers[CKPT_STEP_NUMBERS] = {0};
-    if (network->optimizer->numbers != NULL) {
-        network->optimizer->numbers(network->hyper, run->steps + 1, numbers);
-    }
+    ckpt_network_numbers(program->lowered->network, run->steps + 1, &run->numbers);
     run->begun = step;
-    return program->device->api->begin(program->device, run->seed, step, numbers, err);
+    return program->device->api->begin(program->device, run->seed, step, &run->numbers, err);
 }
 
 static ckpt_code begin(ckpt_run *run, uint64_t step, ckpt_err *err)
@@ -32,7 +28,7 @@ static ckpt_code run_update(ckpt_run *run, const ckpt_action *action, ckpt_err *
     const ckpt_program *const program = run->program;
     const bool own = run->apart || !program->device->api->gpu;
     CKPT_TRY(begin(run, run->steps, err));
-    return ckpt_device_update(program->device, program->lowered->network->optimizer, run->steps + 1,
+    return ckpt_device_update(program->device, program->lowered->network->optimizer, &run->numbers,
                               own ? action->update : action->joined, own ? action->update_count : action->joined_count,
                               err);
 }

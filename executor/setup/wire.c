@@ -307,15 +307,17 @@ static ckpt_code wire_steps(const ckpt_wiring *wiring, ckpt_err *err)
 }
 
 /* *last: the last step whose update can be started together with that of step s. From s to it there are only updates
- * and frees of nothing that later updates read, and none of them waits for a copy: what comes after a step may count on
+ * and frees of nothing that later updates read, none of them has a workspace, and none waits for a copy: what comes after a step may count on
  * that step's own wait (a poisoned free waits, too). Gives the number of their parameters. */
 static int find_joined(const ckpt_program *program, int s, int *last)
 {
+    const bool alone = program->action[s].args.workspace_bytes > 0;
     int count = 0;
     for (int i = s; i < program->plan->step_count; i++) {
         const ckpt_action *const action = &program->action[i];
         const bool update = action->kind == CKPT_RUN && action->task == CKPT_TASK_LAYER &&
-                            action->phase == CKPT_UPDATE && (i == s || action->wait_count == 0);
+                            action->phase == CKPT_UPDATE && (i == s || action->wait_count == 0) && (i == s || !alone) &&
+                            (i == s || action->args.workspace_bytes == 0);
         if (!update && (action->kind != CKPT_FREE || action->wait_count > 0)) {
             break;
         }

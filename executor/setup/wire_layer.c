@@ -121,20 +121,24 @@ static ckpt_code wire_backward(const ckpt_wiring *wiring, const ckpt_node *node,
     return CKPT_OK;
 }
 
-/* Elements first .. first + count - 1 of a parameter; `state` is where they start in the optimizer's slots. */
+/* Elements first .. first + count - 1 of a parameter; `state` is where they start in each slot of a sharded optimizer,
+ * -1: the parameter is whole. */
 static ckpt_code wire_piece(const ckpt_wiring *wiring, const ckpt_piece *piece, ckpt_bytes state, int step,
                             ckpt_action *action, ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
     const ckpt_network *const network = program->lowered->network;
-    const int slots = network->optimizer->slots(network->hyper);
+    const size_t which = (size_t)(piece->node * CKPT_PARAM_MAX + piece->param);
+    const int slots = ckpt_network_slots(network);
     float **const slot = CKPT_NEW(wiring->out, float *, slots);
     if (slot == NULL) {
         return ckpt_wire_no_memory(err);
     }
     for (int i = 0; i < slots; i++) {
-        slot[i] = (float *)(void *)(program->memory.statics.at + program->layout.optimizer +
-                                    i * program->layout.slot_bytes + state);
+        const ckpt_bytes at =
+            state >= 0 ? i * program->layout.slot_bytes + state
+                       : program->layout.slot[(size_t)i * (size_t)network->node_count * CKPT_PARAM_MAX + which];
+        slot[i] = (float *)(void *)(program->memory.statics.at + program->layout.optimizer + at);
     }
     int buffer = -1;
     float *grad = NULL;
@@ -144,15 +148,20 @@ static ckpt_code wire_piece(const ckpt_wiring *wiring, const ckpt_piece *piece, 
     }
     CKPT_TRY(ckpt_wire_touch(wiring, action, buffer, grad, err));
     unsigned char *const param16 = ckpt_program_param16(program, piece->node, piece->param);
+    const ckpt_param *const param = &network->node[piece->node].param[piece->param];
     action->update[action->update_count++] = (ckpt_update_args){
         .hyper = network->hyper,
-        .decay = network->node[piece->node].param[piece->param].decay,
+        .group = param->group,
+        .decay = param->decay,
         .count = piece->count,
+        .matrix = ckpt_matrix_of(param),
         .param = ckpt_program_param(program, program->layout.weights, piece->node, piece->param) + piece->first,
         .param16 = param16 != NULL ? param16 + 2 * piece->first : NULL,
         .grad = grad + piece->first,
         .scale = ckpt_program_scale(program, 0),
         .slot = slot,
+        .average = network->ema > 0 ? slot[slots - 1] : NULL,
+        .workspace = action->args.workspace,
     };
     return CKPT_OK;
 }
@@ -179,6 +188,11 @@ static ckpt_code wire_update(const ckpt_wiring *wiring, const ckpt_node *node, i
                              ckpt_action *action, ckpt_err *err)
 {
     const ckpt_program *const program = wiring->program;
+    const ckpt_bytes wanted = ckpt_network_update_bytes(program->lowered->network, node);
+    if (action->args.workspace_bytes < wanted) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: step %d has a workspace of %lld bytes, wanted %lld",
+                         program->plan->source, step, (long long)action->args.workspace_bytes, (long long)wanted);
+    }
     wiring->updated[node->index] = true;
     action->update = CKPT_NEW(wiring->out, ckpt_update_args, node->param_count);
     if (action->update == NULL) {
@@ -191,8 +205,7 @@ static ckpt_code wire_update(const ckpt_wiring *wiring, const ckpt_node *node, i
         if (node->param[k].tied < 0) {
             const ckpt_piece whole = {
                 .node = node->index, .param = k, .count = ckpt_shape_count(&node->param[k].tensor.shape)};
-            CKPT_TRY(
-                wire_piece(wiring, &whole, program->layout.param[node->index * CKPT_PARAM_MAX + k], step, action, err));
+            CKPT_TRY(wire_piece(wiring, &whole, -1, step, action, err));
         }
     }
     return CKPT_OK;

@@ -156,48 +156,61 @@ static ckpt_code add_shards(finding *f, int node, int k, int slot, ckpt_bytes at
     return CKPT_OK;
 }
 
-static ckpt_code add_one(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, bool copy, ckpt_err *err)
+/* `slot` -1: as parameters lie from `local` on in this rank's block; else a slot of the optimizer, not sharded. */
+static ckpt_code add_one(finding *f, int node, int k, int slot, ckpt_bytes at, ckpt_bytes local, bool copy,
+                         ckpt_err *err)
 {
     const ckpt_network *const network = f->program->lowered->network;
-    const int stage = network->stage_of[node];
-    const ckpt_bytes here = is_here(f, stage, -1) ? local + f->program->layout.param[node * CKPT_PARAM_MAX + k] : -1;
-    const ckpt_section_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, here, copy};
-    return add_part(f, &part, err);
+    const ckpt_static_layout *const mine = &f->program->layout;
+    const int stage = network->stage_of[node], which = node * CKPT_PARAM_MAX + k;
+    ckpt_section_part part = {at, ckpt_tensor_bytes(&network->node[node].param[k].tensor), stage, -1, -1, copy};
+    if (slot >= 0) {
+        part.bytes = ckpt_network_slot_bytes(&f->plain, node, k, slot);
+    }
+    if (is_here(f, stage, -1)) {
+        part.local =
+            slot < 0 ? local + mine->param[which]
+                     : local + mine->slot[(size_t)slot * (size_t)network->node_count * CKPT_PARAM_MAX + (size_t)which];
+    }
+    return part.bytes > 0 ? add_part(f, &part, err) : CKPT_OK;
 }
 
 /* A parameter, and behind it the copies that other stages or layers have. */
-static ckpt_code add_param(finding *f, int node, int k, ckpt_bytes at, ckpt_bytes local, ckpt_err *err)
+static ckpt_code add_param(finding *f, int node, int k, int slot, ckpt_bytes at, ckpt_bytes local, ckpt_err *err)
 {
     const ckpt_network *const network = f->program->lowered->network;
-    CKPT_TRY(add_one(f, node, k, at, local, false, err));
+    CKPT_TRY(add_one(f, node, k, slot, at, local, false, err));
     for (int i = 0; i < network->tied_group_count; i++) {
         const ckpt_tied_group *const group = &network->tied_group[i];
         const bool mine = group->owner == node && group->param == k;
         for (int h = 0; mine && h < group->holder_count; h++) {
             if (group->holder[h] != node) {
-                CKPT_TRY(add_one(f, group->holder[h], k, at, local, true, err));
+                CKPT_TRY(add_one(f, group->holder[h], k, slot, at, local, true, err));
             }
         }
     }
     return CKPT_OK;
 }
 
-/* All parameters as they lie from `from` on in a whole section, and from `local` on in this rank's block. */
-static ckpt_code add_params(finding *f, ckpt_bytes from, ckpt_bytes local, int slot, ckpt_err *err)
+/* All parameters: weights or gradients (`slot` -1), which lie from `local` on in this rank's block, or a slot of the
+ * optimizer. */
+static ckpt_code add_params(finding *f, ckpt_bytes local, int slot, ckpt_err *err)
 {
     const bool sharded = f->in_bucket != NULL;
+    const size_t row = (size_t)f->plain.node_count * CKPT_PARAM_MAX;
     for (int n = 0; n < f->plain.node_count; n++) {
         const ckpt_node *const node = &f->plain.node[n];
         for (int k = 0; k < node->param_count; k++) {
             const int which = n * CKPT_PARAM_MAX + k;
-            const ckpt_bytes at = from + f->layout.param[which];
+            const ckpt_bytes at =
+                slot < 0 ? f->layout.param[which] : f->layout.slot[(size_t)slot * row + (size_t)which];
             if (node->param[k].tied >= 0) {
                 continue;
             }
             if (sharded && f->in_bucket[which].bucket != NULL) {
                 CKPT_TRY(add_shards(f, n, k, slot, at, err));
             } else if (!sharded || slot < 0) { /* without a gradient there is no state in a shard: zeros */
-                CKPT_TRY(add_param(f, n, k, at, local, err));
+                CKPT_TRY(add_param(f, n, k, slot, at, local, err));
             }
         }
     }
@@ -225,10 +238,8 @@ static ckpt_code add_stats(finding *f, ckpt_err *err)
 
 static ckpt_code add_slots(finding *f, ckpt_err *err)
 {
-    const ckpt_static_layout *const mine = &f->program->layout;
-    const ckpt_network *const network = f->program->lowered->network;
-    for (int slot = 0; slot < network->optimizer->slots(network->hyper); slot++) {
-        CKPT_TRY(add_params(f, slot * f->layout.weight_bytes, mine->optimizer + slot * mine->slot_bytes, slot, err));
+    for (int slot = 0; slot < ckpt_network_slots(f->program->lowered->network); slot++) {
+        CKPT_TRY(add_params(f, f->program->layout.optimizer, slot, err));
     }
     return CKPT_OK;
 }
@@ -255,8 +266,8 @@ static ckpt_code find_parts(finding *f, ckpt_section section, ckpt_bytes bytes, 
         CKPT_TRY(find_buckets(f, err));
     }
     switch (section) {
-    case CKPT_SECTION_WEIGHTS: return add_params(f, 0, mine->weights, -1, err);
-    case CKPT_SECTION_GRADIENTS: return add_params(f, 0, mine->gradients, -1, err);
+    case CKPT_SECTION_WEIGHTS: return add_params(f, mine->weights, -1, err);
+    case CKPT_SECTION_GRADIENTS: return add_params(f, mine->gradients, -1, err);
     case CKPT_SECTION_OPTIMIZER: return add_slots(f, err);
     case CKPT_SECTION_STATISTICS: break;
     }

@@ -80,6 +80,19 @@ static ckpt_code parameters_digest(const ckpt_network *network, char digest_text
     return code;
 }
 
+static bool is_plain(const ckpt_schedule *schedule)
+{
+    return schedule->kind == CKPT_SCHEDULE_CONSTANT && schedule->warmup == 0;
+}
+
+static void add_schedule(const char *key, const ckpt_schedule *schedule, ckpt_text *text)
+{
+    if (!is_plain(schedule)) {
+        ckpt_text_add(text, " %s=", key);
+        ckpt_schedule_show(schedule, text);
+    }
+}
+
 static void add_optimizer(const ckpt_network *network, ckpt_text *text)
 {
     ckpt_text about;
@@ -93,6 +106,21 @@ static void add_optimizer(const ckpt_network *network, ckpt_text *text)
     }
     if (network->loss_scale != 1) {
         ckpt_text_add(&about, " loss_scale=%.17g", network->loss_scale);
+    }
+    if (network->ema > 0) {
+        ckpt_text_add(&about, " ema=%.17g", network->ema);
+    }
+    add_schedule("schedule", &network->model->schedule, &about);
+    add_schedule("clip_schedule", &network->model->clip_schedule, &about);
+    for (int g = 0; g < network->model->group_count; g++) {
+        const ckpt_model_group *const group = &network->model->group[g];
+        ckpt_text_add(&about, " %s:lr=%.17g", group->match, group->lr);
+        if (group->weight_decay >= 0) {
+            ckpt_text_add(&about, ":weight_decay=%.17g", group->weight_decay);
+        }
+        if (group->matrix != CKPT_UNSET) {
+            ckpt_text_add(&about, ":matrix=%d", group->matrix == CKPT_YES);
+        }
     }
     text->failed = text->failed || about.failed;
     ckpt_text_json(text, about.bytes != NULL ? about.bytes : "");

@@ -1,5 +1,5 @@
 /* Adam and AdamW in one pass over parameter, gradient and both moments. The step's numbers are the bias corrections of
- * the moments. */
+ * the moments and what weight decay does (ops/defs/adam.c). */
 #include <math.h>
 
 #include "kernels/cpu/vector.h"
@@ -7,14 +7,13 @@
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
-/* `keep`: factor of a parameter under decoupled decay; `shrink`: decay that is added to the gradient. */
-static void step_all(const ckpt_update_args *args, const float *number, double keep, double shrink)
+static void step_all(const ckpt_update_args *args, const float *number)
 {
     const double *const hyper = args->hyper;
     const float *const grad = args->grad;
     const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
     float *const param = args->param;
-    const float stay = (float)keep, pull = (float)shrink;
+    const float stay = args->decay ? number[2] : 1.0f, pull = args->decay ? number[3] : 0.0f;
     const float beta1 = (float)hyper[BETA1], beta2 = (float)hyper[BETA2], eps = (float)hyper[EPS];
     const float rest1 = (float)(1.0 - hyper[BETA1]), rest2 = (float)(1.0 - hyper[BETA2]);
     const float size = number[0], root = number[1];
@@ -32,31 +31,21 @@ static void step_all(const ckpt_update_args *args, const float *number, double k
     }
 }
 
-static ckpt_code adam(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
+static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err)
 {
     (void)err;
     for (int i = 0; i < count; i++) {
-        step_all(&args[i], number, 1.0, args[i].decay ? args[i].hyper[WEIGHT_DECAY] : 0.0);
-    }
-    return CKPT_OK;
-}
-
-static ckpt_code adamw(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
-{
-    (void)err;
-    for (int i = 0; i < count; i++) {
-        const double *const hyper = args[i].hyper;
-        step_all(&args[i], number, args[i].decay ? 1.0 - hyper[LR] * hyper[WEIGHT_DECAY] : 1.0, 0.0);
+        step_all(&args[i], numbers->of[args[i].group]);
     }
     return CKPT_OK;
 }
 
 const ckpt_optimizer_kernel ckpt_cpu_adam = {
     .optimizer = "adam",
-    .update = adam,
+    .update = update,
 };
 
 const ckpt_optimizer_kernel ckpt_cpu_adamw = {
     .optimizer = "adamw",
-    .update = adamw,
+    .update = update,
 };

@@ -26,6 +26,7 @@ typedef struct cpu_device {
     ckpt_device device; /* first: a ckpt_device pointer is a cpu_device pointer */
     char description[TEXT_MAX];
     char libraries[TEXT_MAX];
+    double clip; /* of the numbers of the running step */
 } cpu_device;
 
 static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err *err)
@@ -47,6 +48,7 @@ static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err
     /* A team of another size than requested would change the order of sums. */
     omp_set_dynamic(0);
     cpu->device = (ckpt_device){.api = &ckpt_device_cpu, .threads = threads};
+    cpu->clip = 1;
     *device = &cpu->device;
     return CKPT_OK;
 }
@@ -171,9 +173,8 @@ static ckpt_code cpu_square_sum(ckpt_device *device, const float *from, int64_t 
 static ckpt_code cpu_clip_scale(ckpt_device *device, const double *sum, int64_t count, double base, double most,
                                 float *scale, ckpt_err *err)
 {
-    (void)device;
     (void)err;
-    *scale = ckpt_clip_scale(sum, count, base, most);
+    *scale = ckpt_clip_scale(sum, count, base, most * ((const cpu_device *)device)->clip);
     return CKPT_OK;
 }
 
@@ -200,13 +201,13 @@ static ckpt_code cpu_signal(ckpt_device *device, int signal, ckpt_stream stream,
     return cpu_signals(device, signal, err);
 }
 
-static ckpt_code cpu_begin(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err)
+static ckpt_code cpu_begin(ckpt_device *device, uint64_t seed, uint64_t step, const ckpt_numbers *numbers,
+                           ckpt_err *err)
 {
-    (void)device;
     (void)seed;
     (void)step;
-    (void)numbers;
     (void)err;
+    ((cpu_device *)device)->clip = numbers != NULL ? numbers->clip : 1;
     return CKPT_OK;
 }
 

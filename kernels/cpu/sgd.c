@@ -1,17 +1,17 @@
 /* SGD in one pass over parameter, gradient and velocity. The velocity starts as zeros, so its first value is the
- * gradient, as in PyTorch without dampening. */
+ * gradient, as in PyTorch without dampening. The step's numbers: ops/defs/sgd.c. */
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
 enum { LR, MOMENTUM, NESTEROV, WEIGHT_DECAY };
 
-static void step_all(const ckpt_update_args *args)
+static void step_all(const ckpt_update_args *args, const float *number)
 {
     const double *const hyper = args->hyper;
     const float *const grad = args->grad;
     float *const param = args->param;
-    const float lr = (float)hyper[LR], momentum = (float)hyper[MOMENTUM];
-    const float shrink = args->decay ? (float)hyper[WEIGHT_DECAY] : 0.0f;
+    const float lr = number[0], momentum = (float)hyper[MOMENTUM];
+    const float shrink = args->decay ? number[1] : 0.0f;
     const bool nesterov = hyper[NESTEROV] != 0.0;
     const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
     if (!(hyper[MOMENTUM] > 0.0)) {
@@ -34,11 +34,11 @@ static void step_all(const ckpt_update_args *args)
     }
 }
 
-static ckpt_code update(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
+static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err)
 {
-    (void)number, (void)err;
+    (void)err;
     for (int i = 0; i < count; i++) {
-        step_all(&args[i]);
+        step_all(&args[i], numbers->of[args[i].group]);
     }
     return CKPT_OK;
 }

@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(THREADS) clip_parts(int64_t parts, const doubl
 }
 
 /* One block: all threads load, the first adds in order. */
-__global__ void __launch_bounds__(THREADS)
-    clip_find_scale(int64_t count, const double *sum, double base, double most, float *scale)
+__global__ void __launch_bounds__(THREADS) clip_find_scale(const ckpt_cuda_counters *counters, int64_t count,
+                                                           const double *sum, double base, double most, float *scale)
 {
     __shared__ double some[THREADS];
     double total = 0;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        const double ratio = most / (base * sqrt(total) + 1e-6);
+        const double ratio = most * counters->numbers.clip / (base * sqrt(total) + 1e-6);
         *scale = (float)(base * (ratio >= 1.0 ? 1.0 : ratio)); /* NaN passes */
     }
 }
@@ -93,6 +93,6 @@ extern "C" ckpt_code ckpt_cuda_square_sum(ckpt_cuda *cuda, const float *from, in
 extern "C" ckpt_code ckpt_cuda_clip_scale(ckpt_cuda *cuda, const double *sum, int64_t count, double base, double most,
                                           float *scale, ckpt_err *err)
 {
-    CKPT_LAUNCH(cuda, clip_find_scale, 1, THREADS, 0, count, sum, base, most, scale);
+    CKPT_LAUNCH(cuda, clip_find_scale, 1, THREADS, 0, cuda->counters, count, sum, base, most, scale);
     return ckpt_cuda_launched("scale of the gradients", err);
 }

@@ -1,4 +1,4 @@
-/* One thread writes the seed and step of dropout, and the numbers that updates read, to the device: 24 bytes. */
+/* One thread writes the seed and step of dropout, and the numbers that updates read, to the device: some hundred bytes. */
 #include "kernels/cuda/device.cuh"
 
 namespace

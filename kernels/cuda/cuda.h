@@ -10,7 +10,7 @@
 /* On the device, written by ckpt_device_api.begin: values that change between replays of a recorded step. */
 typedef struct ckpt_cuda_counters {
     uint64_t seed, step; /* of the running step; the first is 0, as in ckpt_kernel_args */
-    float number[CKPT_STEP_NUMBERS];
+    ckpt_numbers numbers;
 } ckpt_cuda_counters;
 
 /* The `context` of every CUDA kernel. */

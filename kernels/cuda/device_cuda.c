@@ -422,12 +422,13 @@ static ckpt_code cuda_wait(ckpt_device *device, int signal, ckpt_stream stream, 
 
 /* The numbers are a kernel's arguments, which the launch copies, so that no host memory must stay valid. A step that
  * still runs keeps its numbers until it ends, because both are on one stream. */
-static ckpt_code cuda_begin(ckpt_device *device, uint64_t seed, uint64_t step, const float *numbers, ckpt_err *err)
+static ckpt_code cuda_begin(ckpt_device *device, uint64_t seed, uint64_t step, const ckpt_numbers *numbers,
+                            ckpt_err *err)
 {
     cuda_device *const self = device_of(device);
-    ckpt_cuda_counters now = {.seed = seed, .step = step};
-    for (int k = 0; numbers != NULL && k < CKPT_STEP_NUMBERS; k++) {
-        now.number[k] = numbers[k];
+    ckpt_cuda_counters now = {.seed = seed, .step = step, .numbers = {.clip = 1}};
+    if (numbers != NULL) {
+        now.numbers = *numbers;
     }
     return ckpt_cuda_set_counters(&self->cuda, self->counters, &now, err);
 }

@@ -10,22 +10,21 @@ namespace
 {
 /* state[0]: the velocity, with momentum. */
 template <bool MOMENTUM_KEPT> struct sgd_rule {
-    enum { STATES = MOMENTUM_KEPT ? 1 : 0 };
-    float lr, momentum, shrink;
+    enum { STATES = MOMENTUM_KEPT ? 1 : 0, OF_AVERAGE = 0 };
+    float momentum;
     bool nesterov;
 
     __device__ void operator()(const float number[CKPT_STEP_NUMBERS], bool decay, float grad, float *param,
                                float state[]) const
     {
-        (void)number;
-        const float g = grad + (decay ? shrink : 0.0f) * *param;
+        const float g = grad + (decay ? number[1] : 0.0f) * *param;
         float direction = g;
         if (MOMENTUM_KEPT) {
             const float v = momentum * state[0] + g;
             state[0] = v;
             direction = nesterov ? g + momentum * v : v;
         }
-        *param -= lr * direction;
+        *param -= number[0] * direction;
     }
 };
 } // namespace
@@ -34,16 +33,14 @@ template <bool MOMENTUM_KEPT> static void start(const ckpt_update_args *args, in
 {
     const double *const value = args->hyper;
     sgd_rule<MOMENTUM_KEPT> rule = {};
-    rule.lr = (float)value[LR];
     rule.momentum = (float)value[MOMENTUM];
-    rule.shrink = (float)value[WEIGHT_DECAY];
     rule.nesterov = value[NESTEROV] != 0.0;
     update_all(args, count, rule);
 }
 
-static ckpt_code update(const ckpt_update_args *args, int count, const float *number, ckpt_err *err)
+static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err)
 {
-    (void)number;
+    (void)numbers;
     args->hyper[MOMENTUM] > 0.0 ? start<true>(args, count) : start<false>(args, count);
     return ckpt_cuda_launched("sgd", err);
 }

@@ -5,8 +5,9 @@
  * value by value.
  *
  * A rule updates one value (adam.cu, sgd.cu):
- *     enum { STATES }                                      values it keeps per parameter
- *     operator()(number, decay, grad, &param, state[])     number: of the step, ckpt_cuda_counters */
+ *     enum { STATES, OF_AVERAGE }                          values it keeps per parameter; does it update the average
+ *                                                          (average.cu), whose "gradient" is the parameter
+ *     operator()(number, decay, grad, &param, state[])     number: of the step and group, ckpt_cuda_counters */
 #ifndef CKPT_KERNELS_CUDA_UPDATE_CUH
 #define CKPT_KERNELS_CUDA_UPDATE_CUH
 
@@ -32,6 +33,7 @@ struct update_piece {
     int64_t count;
     unsigned first; /* the first of its blocks */
     bool decay, packed;
+    unsigned char group;
 };
 
 template <int MOST> struct update_list {
@@ -91,8 +93,9 @@ __global__ void __launch_bounds__(UPDATE_THREADS) update_step(const __grid_const
     /* Values behind the last whole pack go one by one: the bytes behind the end belong to others. */
     const int64_t packs_end = piece.packed ? end - end % UPDATE_PACK : start;
     const float scale = list.factor != NULL ? *list.factor : 1.0f; /* times 1 changes no bit */
-    update_values<RULE, UPDATE_PACK>(rule, list.counters->number, scale, piece, start, packs_end);
-    update_values<RULE, 1>(rule, list.counters->number, scale, piece, packs_end, end);
+    const float *const number = list.counters->numbers.of[piece.group];
+    update_values<RULE, UPDATE_PACK>(rule, number, scale, piece, start, packs_end);
+    update_values<RULE, 1>(rule, number, scale, piece, packs_end, end);
 }
 
 /* Launches the first of args[0 .. count); returns how many one launch took. */
@@ -103,7 +106,7 @@ template <typename RULE, int MOST> static int update_some(const ckpt_update_args
     const int64_t most_blocks = INT32_MAX;
     update_list<MOST> list = {};
     list.counters = cuda->counters;
-    list.factor = args->scale;
+    list.factor = RULE::OF_AVERAGE ? NULL : args->scale;
     int64_t blocks = 0;
     for (; list.count < MOST && list.count < count; list.count++) {
         const ckpt_update_args *const from = &args[list.count];
@@ -112,13 +115,14 @@ template <typename RULE, int MOST> static int update_some(const ckpt_update_args
             break;
         }
         update_piece *const piece = &list.piece[list.count];
-        piece->param = from->param;
-        piece->param16 = (bf16 *)from->param16;
-        piece->grad = from->grad;
+        piece->param = RULE::OF_AVERAGE ? from->average : from->param;
+        piece->param16 = RULE::OF_AVERAGE ? NULL : (bf16 *)from->param16;
+        piece->grad = RULE::OF_AVERAGE ? from->param : from->grad;
         piece->count = from->count;
         piece->first = (unsigned)blocks;
         piece->decay = from->decay;
-        piece->packed = starts_pack(from->grad, 16) && starts_pack(from->param, 16) && starts_pack(from->param16, 8);
+        piece->group = (unsigned char)from->group;
+        piece->packed = starts_pack(piece->grad, 16) && starts_pack(piece->param, 16) && starts_pack(piece->param16, 8);
         for (int s = 0; s < RULE::STATES; s++) {
             piece->state[s] = from->slot[s];
             piece->packed = piece->packed && starts_pack(from->slot[s], 16);

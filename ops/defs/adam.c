@@ -30,10 +30,25 @@ static int slots(const double *hyper)
 }
 
 /* The corrections for the moments' start at zero: lr / (1 - b1^t), 1 / sqrt(1 - b2^t). */
-static void numbers(const double *hyper, uint64_t step, float numbers[CKPT_STEP_NUMBERS])
+static void corrections(const double *hyper, double rate, uint64_t step, float numbers[CKPT_STEP_NUMBERS])
 {
-    numbers[0] = (float)(hyper[LR] / (1.0 - pow(hyper[BETA1], (double)step)));
+    numbers[0] = (float)(hyper[LR] * rate / (1.0 - pow(hyper[BETA1], (double)step)));
     numbers[1] = (float)(1.0 / sqrt(1.0 - pow(hyper[BETA2], (double)step)));
+}
+
+/* Where weight decay applies: what is left of a weight, and what of it is added to the gradient. */
+static void adam_numbers(const double *hyper, double rate, uint64_t step, float numbers[CKPT_STEP_NUMBERS])
+{
+    corrections(hyper, rate, step, numbers);
+    numbers[2] = 1.0f;
+    numbers[3] = (float)hyper[WEIGHT_DECAY];
+}
+
+static void adamw_numbers(const double *hyper, double rate, uint64_t step, float numbers[CKPT_STEP_NUMBERS])
+{
+    corrections(hyper, rate, step, numbers);
+    numbers[2] = (float)(1.0 - hyper[LR] * rate * hyper[WEIGHT_DECAY]);
+    numbers[3] = 0.0f;
 }
 
 static ckpt_code check(const double *hyper, ckpt_err *err)
@@ -57,7 +72,7 @@ const ckpt_optimizer ckpt_optimizer_adam = {
     .attrs = adam_attrs,
     .slots_max = 2,
     .slots = slots,
-    .numbers = numbers,
+    .numbers = adam_numbers,
     .check = check,
 };
 
@@ -68,6 +83,6 @@ const ckpt_optimizer ckpt_optimizer_adamw = {
     .attrs = adamw_attrs,
     .slots_max = 2,
     .slots = slots,
-    .numbers = numbers,
+    .numbers = adamw_numbers,
     .check = check,
 };

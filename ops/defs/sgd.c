@@ -16,6 +16,13 @@ static int slots(const double *hyper)
     return hyper[MOMENTUM] > 0 ? 1 : 0;
 }
 
+static void numbers(const double *hyper, double rate, uint64_t step, float numbers[CKPT_STEP_NUMBERS])
+{
+    (void)step;
+    numbers[0] = (float)(hyper[LR] * rate);
+    numbers[1] = (float)hyper[WEIGHT_DECAY];
+}
+
 static ckpt_code check(const double *hyper, ckpt_err *err)
 {
     if (!(hyper[LR] >= 0 && hyper[WEIGHT_DECAY] >= 0 && hyper[MOMENTUM] >= 0)) {
@@ -35,5 +42,6 @@ const ckpt_optimizer ckpt_optimizer_sgd = {
     .attrs = attrs,
     .slots_max = 1,
     .slots = slots,
+    .numbers = numbers,
     .check = check,
 };

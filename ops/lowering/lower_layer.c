@@ -345,6 +345,17 @@ static bool reached_params(const ckpt_lowering *l, const ckpt_node *node, ckpt_c
     return reached;
 }
 
+/* Beside a handful per value. */
+static ckpt_flop update_flop(const ckpt_network *network, const ckpt_node *node)
+{
+    ckpt_flop flop = 0;
+    for (int k = 0; k < node->param_count && network->optimizer->flop != NULL; k++) {
+        const ckpt_matrix matrix = ckpt_matrix_of(&node->param[k]);
+        flop = node->param[k].tied < 0 ? ckpt_plus(flop, network->optimizer->flop(&matrix)) : flop;
+    }
+    return flop;
+}
+
 /* A GPU launches an update together with the one before it. */
 static bool is_joined(const ckpt_lowering *l)
 {
@@ -354,7 +365,7 @@ static bool is_joined(const ckpt_lowering *l)
 
 ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket, ckpt_err *err)
 {
-    const int slots = l->network->optimizer->slots(l->network->hyper);
+    const int slots = ckpt_network_slots(l->network);
     const int sharers = l->network->scheme.shard_optimizer ? l->network->scheme.replicas : 1;
     ckpt_collected reads = {.count = 0};
     ckpt_bytes bytes = 0;
@@ -372,12 +383,13 @@ ckpt_code ckpt_lower_update(ckpt_lowering *l, const ckpt_node *node, int bucket,
      * per value. */
     bytes /= sharers;
     const ckpt_bytes copy = l->network->model->dtype == CKPT_BFLOAT16 ? bytes / 2 : 0;
-    role->flop = ckpt_times(4 + 4 * slots, bytes / 4);
+    role->flop = ckpt_plus(ckpt_times(4 + 4 * slots, bytes / 4), update_flop(l->network, node));
+    CKPT_TRY(ckpt_lower_workspace(0, ckpt_network_update_bytes(l->network, node), &op->workspace_bytes, err));
     role->moved_bytes = ckpt_plus(ckpt_times(3 + 2 * slots, bytes), copy);
     op->time_ns = ckpt_lower_time(l, node, CKPT_DIRECTION_UPDATE, row != NULL ? &row->update : NULL, -1, role);
     if (row != NULL && (row->update.repeats > 0 || row->update.median_ns > 0)) {
         op->time_ns /= sharers; /* measured of the whole layer */
-    } else if (is_joined(l)) {
+    } else if (op->workspace_bytes == 0 && is_joined(l)) {
         const ckpt_ns launch = l->device->launch_ns;
         op->time_ns -= launch < op->time_ns ? launch : op->time_ns;
     }

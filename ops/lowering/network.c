@@ -11,7 +11,7 @@
 /* The layer field of the Philox counter has 24 bits. */
 enum { LAYERS_MAX = 1 << 24 };
 
-enum { CLIP_NORM, LOSS_SCALE, COMMON_COUNT };
+enum { CLIP_NORM, LOSS_SCALE, EMA, COMMON_COUNT };
 
 const ckpt_attr_spec ckpt_optimizer_common[] = {
     [CLIP_NORM] = {.name = "clip_norm",
@@ -21,6 +21,9 @@ const ckpt_attr_spec ckpt_optimizer_common[] = {
                     .kind = CKPT_FLOAT,
                     .real = 1,
                     .help = "the loss's gradient starts with this, which the update divides out again"},
+    [EMA] = {.name = "ema",
+             .kind = CKPT_FLOAT,
+             .help = "share of itself that the moving average of the weights keeps in a step; 0: there is none"},
     {0},
 };
 
@@ -317,6 +320,9 @@ static ckpt_code check_common(const ckpt_network *network, ckpt_err *err)
                          "numbers in float32",
                          network->loss_scale);
     }
+    if (!(network->ema >= 0 && network->ema < 1)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "ema %g: wanted at least 0 and less than 1", network->ema);
+    }
     return CKPT_OK;
 }
 
@@ -344,8 +350,10 @@ static ckpt_code choose_optimizer(const building *b, ckpt_network *network, ckpt
     }
     network->clip_norm = attr[count + CLIP_NORM].real;
     network->loss_scale = attr[count + LOSS_SCALE].real;
+    network->ema = attr[count + EMA].real;
     CKPT_TRY(check_common(network, err));
-    return network->optimizer->check(network->hyper, err);
+    CKPT_TRY(network->optimizer->check(network->hyper, err));
+    return ckpt_network_group(network, b->node, b->out, err);
 }
 
 ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *out, const ckpt_network **network,
@@ -373,16 +381,16 @@ ckpt_code ckpt_network_infer(const ckpt_model *model, int threads, ckpt_arena *o
         CKPT_TRY(at_layer(&b, i, tie_node(&b, i, err), err));
     }
     share_spare(&b);
-    const ckpt_code code = choose_optimizer(&b, made, err);
-    if (code != CKPT_OK) {
-        ckpt_err_at(err, "%s: optimizer %s", model->source, model->optimizer);
-        return code;
-    }
     made->model = model;
     made->node = b.node;
     made->node_count = count;
     made->value = b.value;
     made->value_count = b.value_count;
+    const ckpt_code code = choose_optimizer(&b, made, err);
+    if (code != CKPT_OK) {
+        ckpt_err_at(err, "%s: optimizer %s", model->source, model->optimizer);
+        return code;
+    }
     made->loss_node = b.node[count - 1].op->loss ? count - 1 : -1;
     made->threads = threads;
     made->scheme = ckpt_scheme_alone;

@@ -30,6 +30,12 @@ typedef struct ckpt_tied_group {
     int holder_count;  /* 2 or more */
 } ckpt_tied_group;
 
+/* Parameters that the optimizer treats alike (ckpt_param.group). */
+typedef struct ckpt_param_group {
+    double rate;                  /* factor of learning rates */
+    double hyper[CKPT_HYPER_MAX]; /* the network's, with this group's weight decay */
+} ckpt_param_group;
+
 typedef struct ckpt_network {
     const ckpt_model *model;
     const ckpt_node *node; /* in layer order */
@@ -39,9 +45,12 @@ typedef struct ckpt_network {
     int loss_node; /* the last node, when its op is a loss; -1: cannot be trained */
     const ckpt_optimizer *optimizer;
     double hyper[CKPT_HYPER_MAX];
+    const ckpt_param_group *group; /* group[0]: what no pattern of the model matches; then the model's */
+    int group_count;
     int threads;       /* CKPT_ON_GPU: for a GPU */
     double clip_norm;  /* gradients longer than this, all of them as one vector, are shortened to it; 0: never */
     double loss_scale; /* the loss's gradient starts with this and is divided out again before the update; 1: plain */
+    double ema;        /* the average of the weights keeps this share of itself in a step; 0: there is no average */
     ckpt_scheme scheme;
     const int *stage_of;               /* per node: its pipeline stage; all 0 when there is one */
     const ckpt_tied_group *tied_group; /* parameters that stages have copies of */
@@ -58,10 +67,22 @@ CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads,
 /* The same network, which must not have been spread before, to be trained by `scheme`, whose first_layer must be chosen
  * when there are several stages. Shares all else. Errors: CKPT_BAD_INPUT (ckpt_scheme_check; a first layer that does
  * not exist, stages out of layer order, a layer that reads from a later stage; a sharded optimizer, or a layer no
- * gradient comes to, where stages share parameters; "clip_norm" with fused gradients: the norm is of all gradients, the
+ * gradient comes to, where stages share parameters; a sharded optimizer that updates parameters as a whole;
+ * "clip_norm" with fused gradients: the norm is of all gradients, the
  * first of which would be gone), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                                             const ckpt_network **spread, ckpt_err *err);
+
+/* The numbers of training step `step`, which counts from 1: learning rates by the model's schedule and groups, how far
+ * the average moves (in the first step all the way: it starts as the weights), the factor of clip_norm. */
+void ckpt_network_numbers(const ckpt_network *network, uint64_t step, ckpt_numbers *numbers);
+
+/* Slots of the static block's optimizer section: the optimizer's, and then one of the average of the weights. */
+int ckpt_network_slots(const ckpt_network *network);
+/* Bytes of one of them for parameter k of a node. */
+ckpt_bytes ckpt_network_slot_bytes(const ckpt_network *network, int node, int k, int slot);
+/* Bytes of workspace of a node's update: the most that one of its parameters takes. */
+ckpt_bytes ckpt_network_update_bytes(const ckpt_network *network, const ckpt_node *node);
 
 /* What the executor does for an op of the lowered graph. A bucket is reduced by a reduce-scatter, each replica summing
  * its own chunk in the order of replicas, and an all-gather of the sums. */
@@ -231,7 +252,8 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
 
 /* Offsets inside the static block. Parameters of all nodes in order, each with its spare elements (ckpt_param) and
  * rounded up to CKPT_ALIGN; a tied one has the offset of what it is tied to. Order of sections: weights, gradients,
- * optimizer slots, statistics, inputs, weights16. The last is a bfloat16 copy of all parameters, weight_bytes / 2
+ * optimizer slots (one after the other, each with all parameters in order, rounded up likewise; the average of the
+ * weights is the last), statistics, inputs, weights16. The last is a bfloat16 copy of all parameters, weight_bytes / 2
  * rounded up to CKPT_ALIGN, each at half its offset (32 bytes aligned); a float32 network has none (weights16 =
  * scales). Inputs lie as the network's values are.
  *
@@ -244,8 +266,11 @@ ckpt_bytes ckpt_staging_bytes(const ckpt_node *node, uint64_t grad_in_adds, uint
 typedef struct ckpt_static_layout {
     ckpt_bytes weights, gradients, optimizer, statistics, inputs, weights16, scales; /* section starts */
     ckpt_bytes weight_bytes; /* of the weights, and of static gradients and of a slot that is not sharded */
-    ckpt_bytes slot_bytes;   /* of one slot of the optimizer */
+    ckpt_bytes slot_bytes;   /* of one slot of the optimizer, where all have a float per value */
     ckpt_bytes total;
+    const ckpt_bytes
+        *slot; /* [slot * node_count * CKPT_PARAM_MAX + node * CKPT_PARAM_MAX + k]: from `optimizer`; -1: of
+                                another stage; NULL: sharded, see ckpt_bucket.shard */
     const ckpt_bytes *param; /* [node * CKPT_PARAM_MAX + k]: from the section start; -1: of another stage */
     const ckpt_bytes *stat;  /* [node * CKPT_STAT_MAX + k]: from `statistics`; -1: likewise */
     const ckpt_bytes *input; /* [micro-batch * input_count + input]: from `inputs`; -1: read by no node of the stage */

@@ -16,6 +16,10 @@ enum { CKPT_NAMES_TEXT = 400 };
  * (CKPT_NAMES_TEXT bytes), given back. */
 const char *ckpt_names_near(const char *wanted, const char *(*name)(int index), char *text);
 
+/* network->group, and group, hidden and decay of all parameters of `node`, the network's own. Errors: CKPT_BAD_INPUT (too
+ * many groups, one that matches nothing), CKPT_NO_MEMORY. */
+ckpt_code ckpt_network_group(ckpt_network *network, ckpt_node *node, ckpt_arena *out, ckpt_err *err);
+
 /* Does the layer learn anything, so that gradients flow through it? */
 bool ckpt_node_learns(const ckpt_node *node);
 

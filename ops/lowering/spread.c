@@ -197,6 +197,11 @@ ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *sc
             "are gone before the last are there: --gradients static",
             network->model->source, network->clip_norm);
     }
+    if (scheme->shard_optimizer && network->optimizer->slot_bytes != NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: %s updates a parameter as a whole, so that its state cannot be sharded: without --shard",
+                         network->model->source, network->optimizer->name);
+    }
     *made = *network;
     made->scheme = *scheme;
     made->stage_of = stage_of;

@@ -91,13 +91,9 @@ static void lay_inputs(laying *l)
     }
 }
 
-/* One slot of the optimizer. */
-static ckpt_code slot_bytes(const laying *l, ckpt_arena *out, ckpt_bytes *bytes, ckpt_err *err)
+/* One slot of a sharded optimizer. */
+static ckpt_code shard_bytes(const laying *l, ckpt_arena *out, ckpt_bytes *bytes, ckpt_err *err)
 {
-    *bytes = l->weights.end;
-    if (!l->network->scheme.shard_optimizer) {
-        return CKPT_OK;
-    }
     const ckpt_bucket *bucket = NULL;
     int count = 0;
     *bytes = 0;
@@ -105,6 +101,38 @@ static ckpt_code slot_bytes(const laying *l, ckpt_arena *out, ckpt_bytes *bytes,
     for (int i = 0; i < count; i++) {
         *bytes += bucket[i].chunk * 4; /* no more than the weights and a few elements per bucket */
     }
+    return CKPT_OK;
+}
+
+/* Slot by slot, all parameters in order. */
+static ckpt_code lay_slots(const laying *l, ckpt_arena *out, ckpt_static_layout *layout, section *all, ckpt_err *err)
+{
+    const ckpt_network *const network = l->network;
+    const size_t row = (size_t)network->node_count * CKPT_PARAM_MAX;
+    const int slots = ckpt_network_slots(network);
+    layout->slot_bytes = l->weights.end;
+    if (network->scheme.shard_optimizer) {
+        CKPT_TRY(shard_bytes(l, out, &layout->slot_bytes, err));
+        all->overflow = !ckpt_product(slots, layout->slot_bytes, &all->end);
+        return CKPT_OK;
+    }
+    ckpt_bytes *const at = CKPT_NEW(out, ckpt_bytes, row * (size_t)slots);
+    if (at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "optimizer's state of %d layers", network->node_count);
+    }
+    for (int i = 0; i < slots; i++) {
+        for (int n = 0; n < network->node_count; n++) {
+            for (int k = 0; k < network->node[n].param_count; k++) {
+                const int tied = network->node[n].param[k].tied;
+                ckpt_bytes *const mine = &at[(size_t)i * row + (size_t)(n * CKPT_PARAM_MAX + k)];
+                *mine = -1;
+                if (tied < 0 && is_here(l, n)) {
+                    *mine = append(all, ckpt_network_slot_bytes(network, n, k, i));
+                }
+            }
+        }
+    }
+    layout->slot = at;
     return CKPT_OK;
 }
 
@@ -129,18 +157,17 @@ ckpt_code ckpt_network_statics(const ckpt_network *network, ckpt_arena *out, ckp
     lay_inputs(&l);
     ckpt_static_layout made = {.weight_bytes = l.weights.end, .param = l.param, .stat = l.stat, .input = l.input};
     bool fits = !l.weights.overflow && !l.stats.overflow && !l.inputs.overflow;
+    section slots = {.end = 0};
     if (fits) {
-        CKPT_TRY(slot_bytes(&l, out, &made.slot_bytes, err));
+        CKPT_TRY(lay_slots(&l, out, &made, &slots, err));
     }
-    ckpt_bytes optimizer = 0;
     const bool narrow = network->model->dtype == CKPT_BFLOAT16;
     const ckpt_bytes copy = narrow ? ckpt_round_up(l.weights.end / 2, CKPT_ALIGN) : 0;
     const ckpt_bytes scales =
         has_scales(network) ? ckpt_round_up(SCALES_HEAD + (ckpt_bytes)(count * sizeof(double)), CKPT_ALIGN) : 0;
-    fits = fits && ckpt_product(network->optimizer->slots(network->hyper), made.slot_bytes, &optimizer) &&
-           ckpt_sum(made.weights, l.weights.end, &made.gradients) &&
+    fits = fits && !slots.overflow && ckpt_sum(made.weights, l.weights.end, &made.gradients) &&
            ckpt_sum(made.gradients, network->scheme.fused ? 0 : l.weights.end, &made.optimizer) &&
-           ckpt_sum(made.optimizer, optimizer, &made.statistics) &&
+           ckpt_sum(made.optimizer, slots.end, &made.statistics) &&
            ckpt_sum(made.statistics, l.stats.end, &made.inputs) &&
            ckpt_sum(made.inputs, l.inputs.end, &made.weights16) && ckpt_sum(made.weights16, copy, &made.scales) &&
            ckpt_sum(made.scales, scales, &made.total);

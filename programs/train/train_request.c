@@ -24,6 +24,9 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"threads", 't', "N", "threads of the CPU's kernels, as in the plan (default: the plan's, else all processors)"},
     {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
     {"dtype", 0, "float32|bfloat16", "replace the model's dtype; as given to ckpt-plan"},
+    {"lr", 0, "X", "replace the learning rate of the model's optimizer"},
+    {"schedule", 0, "KIND[:KEY=N,...]",
+     "replace its schedule: constant, linear, cosine or step, with warmup, steps, min, every, factor as in a model"},
     {"device", 0, "NAME", "cpu (default) or cuda:0; cuda: every rank takes a GPU of its own"},
     {"no-graph", 0, NULL,
      "on a GPU: launch every kernel of every step instead of replaying a recorded step; same bits"},
@@ -46,6 +49,7 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"prompt", 0, "TEXT", "what the generated text begins with; tokens as 12,7,301 with more than 256 classes"},
     {"temperature", 0, "T", "draw tokens by softmax(logits / T) (default 0: always the likeliest)"},
     {"top-k", 0, "K", "with a temperature: among the K likeliest alone (default: all)"},
+    {"ema", 0, NULL, "with --evaluate or --generate: use the moving average of the weights, of a model with \"ema\""},
     {"no-digest", 0, NULL, "do not hash the weights at the end"},
     {"poison", 0, NULL, "fill freed memory with NaN, so that a plan that reads it shows at once"},
     {"json", 0, NULL, "print the result as JSON"},
@@ -114,6 +118,8 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"plan", .text = &options->plan},
         {"data", .text = &options->data},
         {"dtype", .text = &options->dtype},
+        {"lr", .text = &options->lr},
+        {"schedule", .text = &options->schedule},
         {"device", .text = &options->device},
         {"budget", .text = &options->budget},
         {"reserve", .text = &options->reserve},
@@ -142,6 +148,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"json", .yes = &options->json},
         {"no-graph", .yes = &options->no_graph},
         {"no-cupti", .yes = &options->no_cupti},
+        {"ema", .yes = &options->ema},
         {"no-digest", .yes = &options->no_digest},
     };
     const char *name = NULL, *value = NULL;
@@ -168,6 +175,9 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     const int wrong = check_kind(cli, options);
     if (wrong > 0) {
         return 1 + wrong;
+    }
+    if (options->ema && ((options->evaluate == 0 && options->generate == 0) || options->resume == NULL)) {
+        return 1 + ckpt_cli_usage(cli, "--ema needs --evaluate N or --generate N, and --resume FILE");
     }
     options->steps = options->steps >= 0 ? options->steps : STEPS_USUAL;
     if (options->validate_every == 0) {

@@ -10,14 +10,14 @@
 
 typedef struct ckpt_train_options {
     const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
-    const char *validate, *save_best, *tensorboard, *prompt, *temperature_text;
+    const char *validate, *save_best, *tensorboard, *prompt, *temperature_text, *lr, *schedule;
     const char **set;
     int set_count;
     int64_t steps, seed, threads, save_every, evaluate; /* steps and seed -1, the others 0: not given */
     int64_t validate_every, validate_batches, patience, generate, top_k; /* 0: not given */
     int64_t workers;                                                     /* -1: not given */
     double temperature;                                                  /* 0: the largest logit */
-    bool poison, json, no_graph, no_cupti, no_digest;
+    bool poison, json, no_graph, no_cupti, no_digest, ema;
     bool gpu; /* from `device`, by ckpt_train_settle */
 } ckpt_train_options;
 

@@ -63,6 +63,27 @@ certain=("$train" "${small[@]}" --plan certain.plan.json --data text:text.txt ce
 "${certain[@]}" --resume certain.state --evaluate 5 --json > evaluated.json || fail "--evaluate --json"
 grep -q '"evaluation": {"steps": 5, "loss": [0-9.]*}' evaluated.json || fail "--evaluate: $(cat evaluated.json)"
 refuse 2 "nothing for --save" "${certain[@]}" --evaluate 1 --save x.state
+refuse 2 "--ema needs --evaluate" "${certain[@]}" --ema
+refuse 2 "there is no average" "${certain[@]}" --resume certain.state --evaluate 1 --ema
+
+# Another rate and schedule: from the model and from options the same bits, resumed too; a state of other rates is refused.
+sed 's/"optimizer": {[^}]*}/"optimizer": { "name": "adamw", "lr": 0.5, "ema": 0.9 }/' "$model" > rate.json
+sed 's/"lr": 0.5/"lr": 0.002, "schedule": { "kind": "cosine", "warmup": 2, "steps": 6 }/' rate.json > rates.json
+cmp -s rate.json rates.json && fail "the model has no optimizer"
+"$plan" "${small[@]}" --budget 75% -o rate.plan.json rate.json > /dev/null || fail "plan with another rate"
+rated=("$train" "${small[@]}" --plan rate.plan.json --data text:text.txt)
+rates=(--lr 0.002 --schedule cosine:warmup=2,steps=6)
+"${rated[@]}" --seed 4 --steps 4 rates.json > rates.txt || fail "a schedule"
+"${rated[@]}" --seed 4 --steps 2 --save rates.state "${rates[@]}" rate.json > /dev/null || fail "--lr and --schedule"
+"${rated[@]}" --steps 4 --resume rates.state --save rates.state rates.json > again.txt || fail "a schedule, resumed"
+[ "$(grep sha256 rates.txt)" = "$(grep sha256 again.txt)" ] || fail "--lr and --schedule: other weights"
+"${rated[@]}" --resume rates.state --evaluate 2 rates.json > weights.txt || fail "--evaluate with an average"
+"${rated[@]}" --resume rates.state --evaluate 2 --ema rates.json > average.txt || fail "--evaluate --ema"
+[ "$(grep 'mean loss' weights.txt)" != "$(grep 'mean loss' average.txt)" ] || fail "--ema changes nothing"
+[ "$(grep sha256 weights.txt)" = "$(grep sha256 average.txt)" ] || fail "--ema leaves other weights"
+refuse 2 "schedule=cosine" "${rated[@]}" --resume rates.state --lr 0.002 rate.json
+refuse 2 'lr "fast"' "${rated[@]}" --lr fast rate.json
+refuse 2 'found schedule "slow"' "${rated[@]}" --schedule slow rate.json
 refuse 2 "evaluate takes a number" "${certain[@]}" --evaluate 0
 
 # Interrupted in a run that would not end by itself: the step is finished, the state written, one line, 130; and it

@@ -266,7 +266,8 @@ static double hyper_of(const ckpt_optimizer *optimizer, const double *hyper, con
     return NAN;
 }
 
-/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay. */
+/* sgd: lr, momentum, nesterov, weight_decay; adam, adamw: lr, beta1, beta2, eps, weight_decay; lion: lr, beta1, beta2,
+ * weight_decay. */
 const ckpt_setting ckpt_settings[] = {
     {"sgd", {0.01, 0, 0, 0}},
     {"sgd", {0.1, 0.9, 0, 0.01}},
@@ -276,6 +277,8 @@ const ckpt_setting ckpt_settings[] = {
     {"adam", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
     {"adamw", {1e-3, 0.9, 0.999, 1e-8, 0.01}},
     {"adamw", {1e-2, 0.8, 0.95, 1e-6, 0.1}},
+    {"lion", {1e-4, 0.9, 0.99, 0}},
+    {"lion", {1e-2, 0.95, 0.98, 0.1}},
 };
 const int ckpt_setting_count = (int)(sizeof ckpt_settings / sizeof ckpt_settings[0]);
 
@@ -306,6 +309,13 @@ bool ckpt_reference_update(const ckpt_optimizer *optimizer, const double *hyper,
         slot[1] = beta2 * slot[1] + (1 - beta2) * g * g;
         const double m = slot[0] / (1 - pow(beta1, (double)step)), v = slot[1] / (1 - pow(beta2, (double)step));
         *param -= lr * m / (sqrt(v) + eps);
+        return true;
+    }
+    if (strcmp(optimizer->name, "lion") == 0) {
+        const double beta1 = hyper_of(optimizer, hyper, "beta1"), beta2 = hyper_of(optimizer, hyper, "beta2");
+        const double c = beta1 * slot[0] + (1 - beta1) * grad;
+        *param -= lr * ((c > 0) - (c < 0) + weight_decay * *param);
+        slot[0] = beta2 * slot[0] + (1 - beta2) * grad;
         return true;
     }
     return false;

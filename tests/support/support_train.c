@@ -158,8 +158,10 @@ void test_optimizer_init(test_optimizer *o, test_train *t)
 void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t step)
 {
     const ckpt_network *const network = t->lowered->network;
+    ckpt_numbers numbers;
     ckpt_err err = {0};
     int64_t at = 0;
+    ckpt_network_numbers(network, step, &numbers);
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
         for (int k = 0; k < node->param_count; k++) {
@@ -168,12 +170,13 @@ void test_optimizer_step(const test_optimizer *o, const test_train *t, uint64_t 
             }
             float *const slot[4] = {o->slot[0] + at, o->slot[1] + at, o->slot[2] + at, o->slot[3] + at};
             ckpt_update_args args = {.hyper = network->hyper,
+                                     .group = node->param[k].group,
                                      .decay = node->param[k].decay,
                                      .count = ckpt_shape_count(&node->param[k].tensor.shape),
                                      .param = o->param + at,
                                      .grad = o->grad + at,
                                      .slot = slot};
-            CHECK_OK(ckpt_device_update(t->device, network->optimizer, step, &args, 1, &err), err);
+            CHECK_OK(ckpt_device_update(t->device, network->optimizer, &numbers, &args, 1, &err), err);
             at += args.count;
         }
     }

@@ -126,12 +126,13 @@ static void kernels_for_everything(void **state)
     assert_null(ckpt_device_find(device, "no such op"));
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
         const double hyper[CKPT_HYPER_MAX] = {0.1, 0.5, 0.5, 0.1};
+        const ckpt_numbers numbers = ckpt_numbers_plain(*optimizer, hyper, 1);
         float param[1] = {1.0f}, slot0[1] = {0}, slot1[1] = {0};
         const float grad[1] = {1.0f};
         float *const slot[2] = {slot0, slot1};
         ckpt_err err = {0};
         CHECK_OK(ckpt_device_update(
-                     device, *optimizer, 1,
+                     device, *optimizer, &numbers,
                      &(ckpt_update_args){
                          .hyper = hyper, .decay = true, .count = 1, .param = param, .grad = grad, .slot = slot},
                      1, &err),
@@ -140,7 +141,8 @@ static void kernels_for_everything(void **state)
     }
     const ckpt_optimizer unknown = {.name = "unknown"};
     ckpt_err err = {0};
-    assert_int_equal(ckpt_device_update(device, &unknown, 1, &(ckpt_update_args){0}, 1, &err), CKPT_DEVICE);
+    assert_int_equal(ckpt_device_update(device, &unknown, &(ckpt_numbers){0}, &(ckpt_update_args){0}, 1, &err),
+                     CKPT_DEVICE);
     assert_non_null(strstr(err.msg, "unknown"));
     ckpt_device_close(device);
 }

@@ -11,17 +11,29 @@
 
 enum { COUNT = 40003, STEPS = 7, SLOTS_MAX = 4, GUARD = 8 };
 
-static const char *const sgd_names[] = {"lr", "momentum", "nesterov", "weight_decay"};
-static const char *const adam_names[] = {"lr", "beta1", "beta2", "eps", "weight_decay"};
+typedef struct order {
+    const char *optimizer, *name[CKPT_HYPER_MAX];
+} order;
+
+static const order orders[] = {
+    {"sgd", {"lr", "momentum", "nesterov", "weight_decay"}},
+    {"adam", {"lr", "beta1", "beta2", "eps", "weight_decay"}},
+    {"adamw", {"lr", "beta1", "beta2", "eps", "weight_decay"}},
+    {"lion", {"lr", "beta1", "beta2", "weight_decay"}},
+};
 
 static void check_names(const ckpt_optimizer *optimizer)
 {
-    const bool sgd = strcmp(optimizer->name, "sgd") == 0;
-    const char *const *const names = sgd ? sgd_names : adam_names;
-    for (int i = 0; i < (sgd ? 4 : 5); i++) {
-        CHECK(optimizer->attrs[i].name != NULL && strcmp(optimizer->attrs[i].name, names[i]) == 0,
+    const order *o = orders;
+    while (strcmp(o->optimizer, optimizer->name) != 0) {
+        o++;
+        assert_true(o < orders + sizeof orders / sizeof *orders);
+    }
+    for (int i = 0; i < CKPT_HYPER_MAX && (o->name[i] != NULL || optimizer->attrs[i].name != NULL); i++) {
+        CHECK(o->name[i] != NULL && optimizer->attrs[i].name != NULL &&
+                  strcmp(optimizer->attrs[i].name, o->name[i]) == 0,
               "hyperparameter %d of %s is not %s: this test's settings stand in another order", i, optimizer->name,
-              names[i]);
+              o->name[i] != NULL ? o->name[i] : "there");
     }
 }
 
@@ -57,8 +69,9 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
             CHECK(ckpt_reference_update(optimizer, hyper, decay, step, &want[i], (double)grad[i], want_slots[i]),
                   "optimizer %s has no reference in tests/support/support_reference.c", optimizer->name);
         }
+        const ckpt_numbers numbers = ckpt_numbers_plain(optimizer, hyper, step);
         CHECK_OK(ckpt_device_update(
-                     device, optimizer, step,
+                     device, optimizer, &numbers,
                      &(ckpt_update_args){
                          .hyper = hyper, .decay = decay, .count = COUNT, .param = param, .grad = grad, .slot = slot},
                      1, &err),
@@ -130,7 +143,8 @@ static void run_scaled(ckpt_device *device, const ckpt_setting *s, float factor,
                                  .grad = grad,
                                  .scale = scale,
                                  .slot = slot};
-        CHECK_OK(ckpt_device_update(device, optimizer, step, &args, 1, &err), err);
+        const ckpt_numbers numbers = ckpt_numbers_plain(optimizer, s->hyper, step);
+        CHECK_OK(ckpt_device_update(device, optimizer, &numbers, &args, 1, &err), err);
     }
 }
 

@@ -31,12 +31,9 @@ static float noise(int64_t i, int step)
 static void begin(ckpt_device *device, const ckpt_setting *s, uint64_t step)
 {
     const ckpt_optimizer *const optimizer = ckpt_optimizer_find(s->optimizer);
-    float numbers[CKPT_STEP_NUMBERS] = {0};
+    const ckpt_numbers numbers = ckpt_numbers_plain(optimizer, s->hyper, step + 1);
     ckpt_err err = {0};
-    if (optimizer->numbers != NULL) {
-        optimizer->numbers(s->hyper, step + 1, numbers);
-    }
-    CHECK_OK(device->api->begin(device, 1, step, numbers, &err), err);
+    CHECK_OK(device->api->begin(device, 1, step, &numbers, &err), err);
 }
 
 /* Parameter, gradient, copy, slots: one image, each part at a multiple of the alignment, 0xEE behind it. */
@@ -77,7 +74,7 @@ static void run_gpu(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool
                                  .param16 = half ? base + 2 * ROOM : NULL,
                                  .grad = (const float *)(void *)(base + ROOM),
                                  .slot = slot};
-        CHECK_OK(ckpt_device_update(gpu->device, optimizer, (uint64_t)step + 1, &args, 1, &err), err);
+        CHECK_OK(ckpt_device_update(gpu->device, optimizer, NULL, &args, 1, &err), err);
         CHECK_OK(api->download(gpu->device, image, base, sizeof image, &err), err);
     }
     api->release(gpu->device, base, sizeof image);
@@ -123,7 +120,8 @@ static void check(const ckpt_gpu *gpu, const ckpt_setting *s, bool decay, bool h
         }
         ckpt_update_args args = {
             .hyper = s->hyper, .decay = decay, .count = count, .param = param, .grad = grad, .slot = slot};
-        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, (uint64_t)step + 1, &args, 1, &err), err);
+        const ckpt_numbers numbers = ckpt_numbers_plain(optimizer, s->hyper, (uint64_t)step + 1);
+        CHECK_OK(ckpt_device_update(ckpt_gpus_cpu, optimizer, &numbers, &args, 1, &err), err);
     }
     run_gpu(gpu, s, decay, half, count);
     compare("parameter", s, param, image[0], count);
@@ -197,7 +195,7 @@ static left update(const ckpt_gpu *gpu, const ckpt_setting *s, float factor, con
                              .grad = (const float *)(void *)(base + ROW) + shift,
                              .scale = scale != NULL ? (const float *)(void *)(base + 5 * ROW) : NULL,
                              .slot = slot};
-    CHECK_OK(ckpt_device_update(gpu->device, optimizer, 1, &args, 1, &err), err);
+    CHECK_OK(ckpt_device_update(gpu->device, optimizer, NULL, &args, 1, &err), err);
     CHECK_OK(api->download(gpu->device, host, base, sizeof host, &err), err);
     api->release(gpu->device, base, sizeof host);
     left result;
@@ -260,7 +258,9 @@ static void test_recorded(void **state)
         unsigned char *base = NULL;
         void *recording = NULL;
         float result[2][2][VALUES];
+        const ckpt_numbers numbers = ckpt_numbers_plain(sgd, hyper, 1);
         ckpt_err err = {0};
+        CHECK_OK(api->begin(device, 1, 0, &numbers, &err), err);
         CHECK_OK(api->reserve(device, ALL, (void **)&base, &err), err);
         ckpt_update_args args = {.hyper = hyper,
                                  .count = VALUES,
@@ -282,7 +282,7 @@ static void test_recorded(void **state)
                 if (replayed == 0 || step == 0) {
                     CHECK_OK(api->square_sum(device, args.grad, VALUES, sum, base + WORK, &err), err);
                     CHECK_OK(api->clip_scale(device, sum, 1, 1.0, 2.0, (float *)(void *)(base + SCALE), &err), err);
-                    CHECK_OK(ckpt_device_update(device, sgd, 1, &args, 1, &err), err);
+                    CHECK_OK(ckpt_device_update(device, sgd, NULL, &args, 1, &err), err);
                 }
                 if (replayed != 0 && step == 0) {
                     CHECK_OK(api->capture_end(device, &recording, &err), err);
@@ -361,10 +361,10 @@ static void test_lists(void **state)
             ckpt_launches before_it = {0}, behind_it = {0};
             device->api->launches(device, NULL, &before_it);
             if (once != 0) {
-                CHECK_OK(ckpt_device_update(device, optimizer, 3, args, LIST, &err), err);
+                CHECK_OK(ckpt_device_update(device, optimizer, NULL, args, LIST, &err), err);
             }
             for (int k = 0; k < LIST && once == 0; k++) {
-                CHECK_OK(ckpt_device_update(device, optimizer, 3, &args[k], 1, &err), err);
+                CHECK_OK(ckpt_device_update(device, optimizer, NULL, &args[k], 1, &err), err);
             }
             device->api->launches(device, NULL, &behind_it);
             assert_int_equal(behind_it.kernels - before_it.kernels, once != 0 ? 2 : LIST);
