@@ -2,32 +2,40 @@
  * the moments and what weight decay does (ops/defs/adam.c). */
 #include <math.h>
 
+#include "kernels/cpu/adam_step.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
-static void step_all(const ckpt_update_args *args, const float *number)
+ckpt_adam_rule ckpt_adam_rule_of(double beta1, double beta2, double eps, const float number[4], bool decay)
 {
-    const double *const hyper = args->hyper;
+    return (ckpt_adam_rule){.beta1 = (float)beta1,
+                            .beta2 = (float)beta2,
+                            .rest1 = (float)(1.0 - beta1),
+                            .rest2 = (float)(1.0 - beta2),
+                            .eps = (float)eps,
+                            .size = number[0],
+                            .root = number[1],
+                            .stay = decay ? number[2] : 1.0f,
+                            .pull = decay ? number[3] : 0.0f};
+}
+
+void ckpt_adam_step(const ckpt_update_args *args, const ckpt_adam_rule *rule)
+{
+    const ckpt_adam_rule r = *rule;
     const float *const grad = args->grad;
     const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
-    float *const param = args->param;
-    const float stay = args->decay ? number[2] : 1.0f, pull = args->decay ? number[3] : 0.0f;
-    const float beta1 = (float)hyper[BETA1], beta2 = (float)hyper[BETA2], eps = (float)hyper[EPS];
-    const float rest1 = (float)(1.0 - hyper[BETA1]), rest2 = (float)(1.0 - hyper[BETA2]);
-    const float size = number[0], root = number[1];
-    float *const mean = args->slot[0], *const square = args->slot[1];
+    float *const param = args->param, *const mean = args->slot[0], *const square = args->slot[1];
 #pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
     for (int64_t i = 0; i < args->count; i++) {
-        const float w = param[i] * stay;
+        const float w = param[i] * r.stay;
         const float scaled = grad[i] * scale;
-        const float g = scaled + pull * w;
-        const float m = beta1 * mean[i] + rest1 * g;
-        const float v = beta2 * square[i] + rest2 * g * g;
+        const float g = scaled + r.pull * w;
+        const float m = r.beta1 * mean[i] + r.rest1 * g;
+        const float v = r.beta2 * square[i] + r.rest2 * g * g;
         mean[i] = m;
         square[i] = v;
-        param[i] = w - size * m / (sqrtf(v) * root + eps);
+        param[i] = w - r.size * m / (sqrtf(v) * r.root + r.eps);
     }
 }
 
@@ -35,7 +43,10 @@ static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numb
 {
     (void)err;
     for (int i = 0; i < count; i++) {
-        step_all(&args[i], numbers->of[args[i].group]);
+        const double *const hyper = args[i].hyper;
+        const ckpt_adam_rule rule =
+            ckpt_adam_rule_of(hyper[BETA1], hyper[BETA2], hyper[EPS], numbers->of[args[i].group], args[i].decay);
+        ckpt_adam_step(&args[i], &rule);
     }
     return CKPT_OK;
 }

@@ -1,7 +1,8 @@
-/* Adam and AdamW: they differ in where weight decay enters, and in its default. */
+/* Adam and AdamW: they differ in where weight decay enters, and in its default. AdamW may keep its moments as bytes, with
+ * a scale for every block of 256; parameters of fewer than 4,096 values keep floats. */
 #include <math.h>
 
-#include "ops/optimizer.h"
+#include "ops/whole_update.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
@@ -27,6 +28,13 @@ static int slots(const double *hyper)
 {
     (void)hyper;
     return 2;
+}
+
+static ckpt_bytes eight_bit_bytes(const ckpt_matrix *matrix, int slot)
+{
+    const int64_t count = matrix->stack * matrix->rows * matrix->columns;
+    (void)slot;
+    return ckpt_eight_bit_takes(count) ? ckpt_eight_bit_scale(count) + 4 * ckpt_eight_bit_blocks(count) : 4 * count;
 }
 
 /* The corrections for the moments' start at zero: lr / (1 - b1^t), 1 / sqrt(1 - b2^t). */
@@ -83,6 +91,20 @@ const ckpt_optimizer ckpt_optimizer_adamw = {
     .attrs = adamw_attrs,
     .slots_max = 2,
     .slots = slots,
+    .numbers = adamw_numbers,
+    .check = check,
+};
+
+const ckpt_optimizer ckpt_optimizer_adamw8bit = {
+    .name = "adamw8bit",
+    .formula =
+        "AdamW; between steps m and v are bytes of a dynamic map times the largest of each block of 256 values, in "
+        "parameters of 4096 or more",
+    .source = "Dettmers et al., ICLR 2022, arXiv:2110.02861",
+    .attrs = adamw_attrs,
+    .slots_max = 2,
+    .slots = slots,
+    .slot_bytes = eight_bit_bytes,
     .numbers = adamw_numbers,
     .check = check,
 };

@@ -35,6 +35,14 @@ typedef struct ckpt_setting {
 extern const ckpt_setting ckpt_settings[];
 extern const int ckpt_setting_count;
 
+/* Those that update a parameter as a whole: one step on it. `slot`: the state as numbers, moments in 8 bits as what they
+ * stand for. False when there is no reference. */
+bool ckpt_reference_update_whole(const ckpt_optimizer *optimizer, const double *hyper, bool decay,
+                                 const ckpt_matrix *matrix, uint64_t step, double *param, const double *grad,
+                                 double *const *slot);
+extern const ckpt_setting ckpt_whole_settings[];
+extern const int ckpt_whole_setting_count;
+
 /* Philox4x32-10's word for `element` under the convention of docs: key = seed, counter = (element / 4, step,
  * layer << 8 | stream), word element % 4. Then whether dropout keeps the element. */
 uint32_t ckpt_reference_philox(uint64_t seed, uint64_t step, uint32_t layer, uint32_t stream, uint64_t element);

@@ -125,17 +125,21 @@ static void kernels_for_everything(void **state)
     }
     assert_null(ckpt_device_find(device, "no such op"));
     for (const ckpt_optimizer *const *optimizer = ckpt_optimizer_table; *optimizer != NULL; optimizer++) {
-        const double hyper[CKPT_HYPER_MAX] = {0.1, 0.5, 0.5, 0.1};
+        const double hyper[CKPT_HYPER_MAX] = {0.1, 0.5, 0.5, 0.1, 1, 0, 0.1, 0.5, 0.5, 1e-8};
         const ckpt_numbers numbers = ckpt_numbers_plain(*optimizer, hyper, 1);
         float param[1] = {1.0f}, slot0[1] = {0}, slot1[1] = {0};
         const float grad[1] = {1.0f};
         float *const slot[2] = {slot0, slot1};
         ckpt_err err = {0};
-        CHECK_OK(ckpt_device_update(
-                     device, *optimizer, &numbers,
-                     &(ckpt_update_args){
-                         .hyper = hyper, .decay = true, .count = 1, .param = param, .grad = grad, .slot = slot},
-                     1, &err),
+        CHECK_OK(ckpt_device_update(device, *optimizer, &numbers,
+                                    &(ckpt_update_args){.hyper = hyper,
+                                                        .decay = true,
+                                                        .count = 1,
+                                                        .matrix = {1, 1, 1, false},
+                                                        .param = param,
+                                                        .grad = grad,
+                                                        .slot = slot},
+                                    1, &err),
                  err);
         CHECK(param[0] < 1.0f && param[0] > 0.0f, "%s: %g", (*optimizer)->name, (double)param[0]);
     }

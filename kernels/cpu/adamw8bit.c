@@ -1,0 +1,116 @@
+/* AdamW with moments of 8 bits: a block of 256 values is read, updated in float and written with the scales that it has
+ * then, so that all is one pass: 16 bytes a parameter. A share of the scale goes to the cell it lies in; the map has 1, but
+ * not -1. */
+#include <math.h>
+
+#include "kernels/cpu/adam_step.h"
+#include "kernels/cpu/vector.h"
+#include "ops/whole_update.h"
+
+enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, BLOCK = CKPT_EIGHT_BIT_BLOCK };
+
+/* The byte of a share 0 .. 1 of the scale. Its decade e begins at 10^(e - 7). */
+static inline uint8_t byte_of(float share, int first_cells, int top, float last)
+{
+    static const float begin[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f};
+    static const float tenfold[] = {1e6f, 1e5f, 1e4f, 1e3f, 1e2f, 1e1f, 1e0f};
+    if (!(share >= 1e-7f)) {
+        return 0;
+    }
+    if (share >= last) {
+        return (uint8_t)top;
+    }
+    int e = 0;
+    for (int i = 0; i < 6; i++) {
+        e += share >= begin[i];
+    }
+    const int cells = first_cells << e;
+    const float at = (share * tenfold[e] - 0.1f) * (1.0f / 0.9f) * (float)cells;
+    const int k = at > 0.0f ? (int)at : 0;
+    return (uint8_t)(1 + cells - first_cells + (k < cells ? k : cells - 1));
+}
+
+/* Both maps, and from where on a share is 1: half-way from the last cell's middle. */
+typedef struct maps {
+    float mean[256], square[256], mean_last, square_last;
+} maps;
+
+static void fill_maps(maps *m)
+{
+    for (int i = 0; i < 256; i++) {
+        m->mean[i] = ckpt_eight_bit_value(i, true);
+        m->square[i] = ckpt_eight_bit_value(i, false);
+    }
+    m->mean_last = (1.0f + m->mean[127]) / 2;
+    m->square_last = (1.0f + m->square[254]) / 2;
+}
+
+static void write_mean(const maps *map, const float *from, int count, float scale, uint8_t *to)
+{
+    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (int i = 0; i < count; i++) {
+        const int byte = byte_of(fabsf(from[i]) * inverse, 1, 128, map->mean_last);
+        to[i] = (uint8_t)(from[i] < 0.0f && byte > 0 ? (byte < 128 ? byte : 127) + 128 : byte);
+    }
+}
+
+static void write_square(const maps *map, const float *from, int count, float scale, uint8_t *to)
+{
+    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (int i = 0; i < count; i++) {
+        to[i] = byte_of(from[i] * inverse, 2, 255, map->square_last);
+    }
+}
+
+static void step_block(const ckpt_update_args *args, const ckpt_adam_rule *r, const maps *map, int64_t block)
+{
+    float mean[BLOCK], square[BLOCK];
+    const int64_t first = block * BLOCK;
+    const int count = (int)(args->count - first < BLOCK ? args->count - first : BLOCK);
+    const float scale = args->scale != NULL ? *args->scale : 1.0f;
+    const float *const grad = args->grad + first;
+    float *const param = args->param + first;
+    uint8_t *const m = (uint8_t *)args->slot[0] + first, *const v = (uint8_t *)args->slot[1] + first;
+    float *const m_scale = args->slot[0] + ckpt_eight_bit_scale(args->count) / 4 + block;
+    float *const v_scale = args->slot[1] + ckpt_eight_bit_scale(args->count) / 4 + block;
+    float most_mean = 0.0f, most_square = 0.0f;
+    for (int i = 0; i < count; i++) {
+        const float w = param[i] * r->stay, g = grad[i] * scale;
+        mean[i] = r->beta1 * (map->mean[m[i]] * *m_scale) + r->rest1 * g;
+        square[i] = r->beta2 * (map->square[v[i]] * *v_scale) + r->rest2 * g * g;
+        most_mean = fabsf(mean[i]) > most_mean ? fabsf(mean[i]) : most_mean;
+        most_square = square[i] > most_square ? square[i] : most_square;
+        param[i] = w - r->size * mean[i] / (sqrtf(square[i]) * r->root + r->eps);
+    }
+    write_mean(map, mean, count, most_mean, m);
+    write_square(map, square, count, most_square, v);
+    *m_scale = most_mean;
+    *v_scale = most_square;
+}
+
+static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err)
+{
+    (void)err;
+    maps map;
+    fill_maps(&map);
+    for (int i = 0; i < count; i++) {
+        const ckpt_update_args *const own = &args[i];
+        const ckpt_adam_rule rule = ckpt_adam_rule_of(own->hyper[BETA1], own->hyper[BETA2], own->hyper[EPS],
+                                                      numbers->of[own->group], own->decay);
+        if (!ckpt_eight_bit_takes(own->count)) {
+            ckpt_adam_step(own, &rule);
+            continue;
+        }
+        const int64_t blocks = ckpt_eight_bit_blocks(own->count);
+#pragma omp parallel for schedule(static) num_threads(own->threads) if (own->count > CKPT_PARALLEL)
+        for (int64_t b = 0; b < blocks; b++) {
+            step_block(own, &rule, &map, b);
+        }
+    }
+    return CKPT_OK;
+}
+
+const ckpt_optimizer_kernel ckpt_cpu_adamw8bit = {
+    .optimizer = "adamw8bit",
+    .update = update,
+};
