@@ -8,7 +8,18 @@
 #include "kernels/kernel.h"
 #include "ops/whole_update.h"
 
-enum { LR, BETA2_DECAY, EPS1, EPS2, CLIP, WEIGHT_DECAY, PARTS = 64, LANES = 8, STRIP = 256, TASK = CKPT_ADAFACTOR_TASK };
+enum {
+    LR,
+    BETA2_DECAY,
+    EPS1,
+    EPS2,
+    CLIP,
+    WEIGHT_DECAY,
+    PARTS = 64,
+    LANES = 8,
+    STRIP = 256,
+    TASK = CKPT_ADAFACTOR_TASK
+};
 
 typedef struct job {
     const ckpt_update_args *args;
@@ -159,7 +170,8 @@ static void move_values(const job *j, float stay, float rate)
 static void step_all(const ckpt_update_args *args, const float *number)
 {
     const double *const hyper = args->hyper;
-    const double count = (double)args->count, size = sqrt(ckpt_clip_squares(args->count, args->param, args->threads) / count);
+    const double count = (double)args->count,
+                 size = sqrt(ckpt_clip_squares(args->count, args->param, args->threads) / count);
     const job j = {.args = args,
                    .stack = args->matrix.stack,
                    .rows = args->matrix.rows,

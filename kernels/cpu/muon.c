@@ -101,7 +101,8 @@ static float *iterate(const job *j)
     }
     for (int n = 0; n < ITERATIONS; n++) {
         run_product(&(product){s->small, s->small, s->large, x, 1, s->small, x, NULL, 1, 0, gram}, threads);
-        run_product(&(product){s->small, s->small, s->small, gram, s->small, 1, gram, gram, third, second, poly}, threads);
+        run_product(&(product){s->small, s->small, s->small, gram, s->small, 1, gram, gram, third, second, poly},
+                    threads);
         run_product(&(product){s->large, s->small, s->small, x, s->small, 1, poly, x, 1, first, other}, threads);
         float *const made = other;
         other = x;
@@ -153,7 +154,8 @@ static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numb
             continue;
         }
         const float adamw[] = {number[2], number[3], number[4], 0.0f};
-        const ckpt_adam_rule rule = ckpt_adam_rule_of(hyper[BETA1], hyper[BETA2], hyper[ADAMW_EPS], adamw, args[i].decay);
+        const ckpt_adam_rule rule =
+            ckpt_adam_rule_of(hyper[BETA1], hyper[BETA2], hyper[ADAMW_EPS], adamw, args[i].decay);
         ckpt_adam_step(&args[i], &rule);
     }
     return CKPT_OK;

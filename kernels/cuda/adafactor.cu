@@ -254,7 +254,8 @@ static ckpt_code step_all(const ckpt_update_args *args, ckpt_err *err)
     }
     CKPT_LAUNCH(cuda, factored_columns, blocks_of(f.stack * f.parts * strips), THREADS, 0, f);
     CKPT_LAUNCH(cuda, factored_parts, (unsigned)grid_for(cuda, f.stack * f.columns, THREADS), THREADS, 0, f);
-    CKPT_TRY(ckpt_cuda_square_sum(cuda, f.param, args->count, f.param_squares, (char *)args->workspace + s.square, err));
+    CKPT_TRY(
+        ckpt_cuda_square_sum(cuda, f.param, args->count, f.param_squares, (char *)args->workspace + s.square, err));
     CKPT_LAUNCH(cuda, factored_size, blocks_of(f.tasks), THREADS, 0, f);
     CKPT_LAUNCH(cuda, factored_rate, 1, THREADS, 0, f);
     CKPT_LAUNCH(cuda, factored_step, blocks_of(f.tasks), THREADS, 0, f);

@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(BLOCK) eight_bit_step(eight_bit_piece piece, a
     if (active) {
         const int byte = eight_bit_of<true>(product_of(size, most_mean > 0.0f ? 1.0f / most_mean : 0.0f));
         piece.mean.byte[i] = (uint8_t)(state[0] < 0.0f && byte > 0 ? (byte < 128 ? byte : 127) + 128 : byte);
-        piece.square.byte[i] = (uint8_t)eight_bit_of<false>(
-            product_of(state[1], most_square > 0.0f ? 1.0f / most_square : 0.0f));
+        piece.square.byte[i] =
+            (uint8_t)eight_bit_of<false>(product_of(state[1], most_square > 0.0f ? 1.0f / most_square : 0.0f));
     }
     if (threadIdx.x == 0) {
         piece.mean.scale[blockIdx.x] = most_mean;

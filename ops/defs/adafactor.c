@@ -13,7 +13,10 @@ static const ckpt_attr_spec attrs[] = {
                      .help = "the moments move by t to this power in step t"},
     [EPS1] = {.name = "eps1", .kind = CKPT_FLOAT, .real = 0x1p-23, .help = "least root of a moment"},
     [EPS2] = {.name = "eps2", .kind = CKPT_FLOAT, .real = 1e-3, .help = "least root mean square of w in the rate"},
-    [CLIP] = {.name = "d", .kind = CKPT_FLOAT, .real = 1, .help = "updates of a larger root mean square are scaled to it"},
+    [CLIP] = {.name = "d",
+              .kind = CKPT_FLOAT,
+              .real = 1,
+              .help = "updates of a larger root mean square are scaled to it"},
     [WEIGHT_DECAY] = {.name = "weight_decay", .kind = CKPT_FLOAT, .help = "w shrinks by lr times this"},
     {0},
 };
@@ -59,9 +62,10 @@ static ckpt_code check(const double *hyper, ckpt_err *err)
 
 const ckpt_optimizer ckpt_optimizer_adafactor = {
     .name = "adafactor",
-    .formula = "r += t^b (mean over columns of g^2 - r); c likewise over rows; u = g / max(sqrt(r c / mean r), eps1); "
-               "w -= lr decay w; w -= max(eps2, rms w) min(lr, 1 / sqrt t) u / max(1, rms(u) / d); a vector has c alone; "
-               "a filter is a matrix of its output channels",
+    .formula =
+        "r += t^b (mean over columns of g^2 - r); c likewise over rows; u = g / max(sqrt(r c / mean r), eps1); "
+        "w -= lr decay w; w -= max(eps2, rms w) min(lr, 1 / sqrt t) u / max(1, rms(u) / d); a vector has c alone; "
+        "a filter is a matrix of its output channels",
     .source = "Shazeer & Stern, ICML 2018, arXiv:1804.04235; torch.optim.Adafactor",
     .attrs = attrs,
     .slots_max = 2,

@@ -128,19 +128,29 @@ static ckpt_code sum_up(const ckpt_network *network, const ckpt_lowered *whole, 
     return fill_sent(network, whole, out, s, err);
 }
 
-/* Consecutive layers, and the bytes of their parameters, each counted once. */
+/* Consecutive layers, and the bytes of their parameters and of the optimizer's state, each counted once. */
 typedef struct window {
     int from, to;
-    ckpt_bytes param;
+    ckpt_bytes param, state;
 } window;
+
+/* `sign` 1: parameter k of a node comes into the window; -1: it leaves. No more than the static block. */
+static void count_param(const ckpt_network *network, window *w, int node, int k, int sign)
+{
+    w->param += sign * ckpt_param_bytes(&network->node[node].param[k]);
+    for (int i = 0; i < ckpt_network_slots(network); i++) {
+        w->state += sign * ckpt_network_slot_bytes(network, node, k, i);
+    }
+}
 
 static void grow(const sums *s, window *w, int to)
 {
     for (; w->to < to; w->to++) {
         const ckpt_node *const node = &s->network->node[w->to];
         for (int k = 0; k < node->param_count; k++) {
-            const bool counts = s->before[w->to * CKPT_PARAM_MAX + k] < w->from;
-            w->param += counts ? ckpt_param_bytes(&node->param[k]) : 0; /* no more than the static block */
+            if (s->before[w->to * CKPT_PARAM_MAX + k] < w->from) {
+                count_param(s->network, w, w->to, k, 1);
+            }
         }
     }
 }
@@ -150,18 +160,18 @@ static void shrink(const sums *s, window *w, int from)
     for (; w->from < from; w->from++) {
         const ckpt_node *const node = &s->network->node[w->from];
         for (int k = 0; k < node->param_count; k++) {
-            const bool last = s->behind[w->from * CKPT_PARAM_MAX + k] >= w->to;
-            w->param -= last ? ckpt_param_bytes(&node->param[k]) : 0;
+            if (s->behind[w->from * CKPT_PARAM_MAX + k] >= w->to) {
+                count_param(s->network, w, w->from, k, -1);
+            }
         }
     }
 }
 
 /* With gradients, the optimizer's state and bfloat16 copies. */
-static ckpt_bytes state_bytes(const ckpt_network *network, ckpt_bytes param)
+static ckpt_bytes state_bytes(const ckpt_network *network, const window *w)
 {
     const bool narrow = network->model->dtype == CKPT_BFLOAT16;
-    const int slots = network->optimizer->slots(network->hyper);
-    return ckpt_plus(ckpt_times(2 + slots, param), narrow ? param / 2 : 0);
+    return ckpt_plus(ckpt_plus(ckpt_times(2, w->param), w->state), narrow ? w->param / 2 : 0);
 }
 
 /* Two layers that must be in one part, one being another shape of the other; the farthest apart of all. */
@@ -222,7 +232,7 @@ static double cost(const cutting *c, const window *w, int stage)
 {
     const ckpt_ns time = c->s->time[w->to] - c->s->time[w->from];
     const ckpt_bytes stored = ckpt_times(under_way(c, stage), c->s->stored[w->to] - c->s->stored[w->from]);
-    const ckpt_bytes bytes = ckpt_plus(state_bytes(c->s->network, w->param), stored);
+    const ckpt_bytes bytes = ckpt_plus(state_bytes(c->s->network, w), stored);
     return c->time_weight * (double)time + c->byte_weight * (double)bytes;
 }
 
@@ -384,7 +394,7 @@ static double all_bytes(const cutting *c)
     for (int stage = 0; stage < c->stages; stage++) {
         held += under_way(c, stage);
     }
-    return (double)state_bytes(c->s->network, all.param) + (double)c->s->stored[count] * held / c->stages;
+    return (double)state_bytes(c->s->network, &all) + (double)c->s->stored[count] * held / c->stages;
 }
 
 static void count_running(const cutting *c)
@@ -481,7 +491,7 @@ static void describe_part(const sums *s, int from, int to, ckpt_part *part)
         .layers = to - from,
         .time_ns = s->time[to] - s->time[from],
         .param_bytes = w.param,
-        .state_bytes = state_bytes(network, w.param),
+        .state_bytes = state_bytes(network, &w),
         .stored_bytes = s->stored[to] - s->stored[from],
         .sent_bytes = to < network->node_count ? s->sent[to] : 0,
     };

@@ -35,8 +35,8 @@ static double root_mean_square(const double *x, int64_t count)
 }
 
 /* torch.optim.Adafactor, a matrix of the stack after the other; `update` is room for the update. */
-static void adafactor(const ckpt_optimizer *o, const double *hyper, bool decay, const ckpt_matrix *matrix, uint64_t step,
-                      double *param, const double *grad, double *const *slot, double *update)
+static void adafactor(const ckpt_optimizer *o, const double *hyper, bool decay, const ckpt_matrix *matrix,
+                      uint64_t step, double *param, const double *grad, double *const *slot, double *update)
 {
     const double lr = hyper_of(o, hyper, "lr"), eps1 = hyper_of(o, hyper, "eps1"), eps2 = hyper_of(o, hyper, "eps2");
     const double move = pow((double)step, hyper_of(o, hyper, "beta2_decay")), t = 1 / sqrt((double)step);
@@ -59,7 +59,8 @@ static void adafactor(const ckpt_optimizer *o, const double *hyper, bool decay, 
             mean += row[r] / (double)rows;
         }
         for (int64_t k = 0; k < rows * columns; k++) {
-            const double v = rows > 1 ? row[k / columns] * column[k % columns] / (mean > eps1 ? mean : eps1) : column[k];
+            const double v =
+                rows > 1 ? row[k / columns] * column[k % columns] / (mean > eps1 ? mean : eps1) : column[k];
             update[i * rows * columns + k] = g[k] / sqrt(v > eps1 * eps1 ? v : eps1 * eps1);
         }
     }

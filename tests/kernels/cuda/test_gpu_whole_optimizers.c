@@ -117,9 +117,10 @@ static void check_slot(const trial *t, int step, int slot, const double *want)
         for (int64_t i = first; i < end; i++) {
             const double bound = eight ? most * (half_cell(fabs(want[i]) / most, slot == 0) * 1.0001 + 1e-6)
                                        : 4e-6 * (1 + fabs(want[i]));
-            CHECK(fabs(found[i] - want[i]) <= bound, "%s on %s, %lld x %lld x %lld, step %d, slot %d, value %lld: %.9g, wanted %.9g",
-                  t->optimizer->name, t->name, (long long)t->matrix.stack, (long long)t->matrix.rows,
-                  (long long)t->matrix.columns, step, slot, (long long)i, found[i], want[i]);
+            CHECK(fabs(found[i] - want[i]) <= bound,
+                  "%s on %s, %lld x %lld x %lld, step %d, slot %d, value %lld: %.9g, wanted %.9g", t->optimizer->name,
+                  t->name, (long long)t->matrix.stack, (long long)t->matrix.rows, (long long)t->matrix.columns, step,
+                  slot, (long long)i, found[i], want[i]);
         }
     }
 }
@@ -219,7 +220,8 @@ static void run_all(ckpt_device *device, ckpt_device *other, const char *name)
                 t.scale = 1.0f;
                 run(&t);
                 ckpt_emulated_schedule(0);
-                CHECK(memcmp(first, image, sizeof image) == 0, "%s on %s, case %zu: other bits", t.optimizer->name, name, c);
+                CHECK(memcmp(first, image, sizeof image) == 0, "%s on %s, case %zu: other bits", t.optimizer->name,
+                      name, c);
             }
         }
     }
