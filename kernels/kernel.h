@@ -6,7 +6,7 @@
  *     (ckpt_node_accumulates) and the *_adds bit is set: then it adds.
  *   - if it adds, it finishes grad_in[k] in increasing k, because two of them may be one buffer.
  *   - backward gets NULL for every input, output and saved tensor that its way did not declare, and for every grad_in
- *     that is not wanted. grad_out[k] is NULL if nothing reads output k: its gradient is zero.
+ *     that is not wanted. grad_out[k] is NULL if nothing reads output k: its gradient is zero, a loss's 1.
  *   - grad_in[k] may be in[k] itself if the op has `backward_inplace`.
  *   - grad_in[k] may be grad_out[0] itself if the op has `passes_gradient`, and is then left alone.
  *   - a tensor with a pitch (ckpt_tensor) has gaps between its rows. Gaps of values hold anything. Gaps of gradients

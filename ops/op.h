@@ -155,7 +155,8 @@ struct ckpt_op {
     uint64_t backward_inplace;
     /* Bit k: the CUDA kernels read in[k] with a pitch, whatever its gaps hold, and fill those of grad_in[k] with 0. */
     uint64_t gpu_pitched_in;
-    bool loss;        /* output 0 is a scalar whose gradient is 1 */
+    /* Output 0 is a float32 scalar whose gradient is 1, where no layer reads it: grad_out[0] is NULL then. */
+    bool loss;
     int64_t id_limit; /* integer inputs take values below this; 0: see ckpt_node_limit */
 
     /* Fill outputs, saved, params, stats and everything under "Filled by op->infer" from in[] and attr[].
@@ -200,8 +201,11 @@ int64_t ckpt_gpu_attention_heads(int64_t batch, int64_t heads, int64_t tokens);
 /* A loss of `terms` is summed on a GPU in parts of CKPT_GPU_LOSS_TERMS, each of which leaves two doubles. */
 enum { CKPT_GPU_LOSS_TERMS = 1024 };
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms);
+/* With label_smoothing, the sum of each row's logits lies behind those parts. */
+ckpt_bytes ckpt_gpu_smoothing_workspace(const ckpt_node *node, int64_t rows);
 /* linear_cross_entropy holds the logits of this many rows at a time (the last unit may have fewer), in a matrix with this
- * pitch that takes so many bytes, rounded up to CKPT_ALIGN; and the parts of its loss on a GPU: each unit's own. */
+ * pitch that takes so many bytes, rounded up to CKPT_ALIGN; and the parts of its loss on a GPU, each unit's own,
+ * with the sums of one unit's rows. */
 int64_t ckpt_unit_rows(const ckpt_node *node);
 int64_t ckpt_unit_pitch(const ckpt_node *node);
 ckpt_bytes ckpt_unit_bytes(const ckpt_node *node);

@@ -328,6 +328,32 @@ ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_
     return CKPT_OK;
 }
 
+ckpt_code ckpt_check_smoothing(const ckpt_node *node, ckpt_err *err)
+{
+    const double smoothing = ckpt_node_float(node, "label_smoothing");
+    return smoothing >= 0 && smoothing <= 1
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "\"label_smoothing\" is %g, wanted 0 to 1", smoothing);
+}
+
+ckpt_code ckpt_node_pair_loss(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_node_need(node, 0, node->dtype, err));
+    CKPT_TRY(ckpt_node_need(node, 1, node->dtype, err));
+    if (!ckpt_shape_equal(&node->in[0].shape, &node->in[1].shape)) {
+        char a[CKPT_SHAPE_TEXT];
+        char b[CKPT_SHAPE_TEXT];
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "input 0 has shape %s and the target %s, wanted equal shapes",
+                         ckpt_shape_show(&node->in[0].shape, a), ckpt_shape_show(&node->in[1].shape, b));
+    }
+    const ckpt_shape scalar = {.rank = 0};
+    CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &scalar, err));
+    node->backward_in = 1u << 0 | 1u << 1;
+    node->forward_flop = ckpt_times(forward_flop, ckpt_node_in_count(node, 0));
+    node->backward_flop = ckpt_times(backward_flop, ckpt_node_in_count(node, 0));
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err)
 {
     const int64_t count = ckpt_node_in_count(node, 0);

@@ -28,6 +28,14 @@ ckpt_code ckpt_node_need_rank(const ckpt_node *node, int k, int rank, const char
  * input, adds the output and states so many operations per element. */
 ckpt_code ckpt_node_elementwise(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err);
 
+/* The mean of a term of x and its target over two tensors of one shape of the network's type, as a loss: checks both, adds
+ * the output and states so many operations per element. The second function is such an op's gpu_workspace. */
+ckpt_code ckpt_node_pair_loss(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err);
+void ckpt_pair_loss_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward);
+
+/* Complain unless "label_smoothing" is 0 to 1. */
+ckpt_code ckpt_check_smoothing(const ckpt_node *node, ckpt_err *err);
+
 /* The ways "mask" of an elementwise op: forward also saves one bit per element of input 0, in memory order, bit i % 32 of
  * word i / 32; backward reads that and nothing else. What a bit says is the kernel's. */
 ckpt_code ckpt_node_add_mask(ckpt_node *node, ckpt_err *err);

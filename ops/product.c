@@ -55,6 +55,17 @@ ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms)
     return ckpt_round_up(ckpt_times(16, parts), CKPT_ALIGN);
 }
 
+ckpt_bytes ckpt_gpu_smoothing_workspace(const ckpt_node *node, int64_t rows)
+{
+    return ckpt_node_float(node, "label_smoothing") > 0 ? ckpt_round_up(ckpt_times(4, rows), CKPT_ALIGN) : 0;
+}
+
+void ckpt_pair_loss_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)backward;
+    *forward = ckpt_gpu_loss_workspace(ckpt_plus(ckpt_node_in_count(node, 0), 15) / 16); /* a term is 16 elements */
+}
+
 int64_t ckpt_gpu_square_part(int64_t count)
 {
     const int64_t even = count / 1024 + (count % 1024 != 0);

@@ -28,6 +28,16 @@ ckpt_code ckpt_class_rows_check(const ckpt_class_rows *rows, int64_t *counted, c
     return CKPT_OK;
 }
 
+/* The mean of a row's logits by the weights of its target. */
+static double wanted_logit(const ckpt_class_rows *rows, const float *x, int32_t target)
+{
+    if (rows->smoothing == 0) {
+        return (double)x[target];
+    }
+    const double mean = (double)ckpt_vector_sum(rows->classes, x) / (double)rows->classes;
+    return (1 - rows->smoothing) * (double)x[target] + rows->smoothing * mean;
+}
+
 double ckpt_class_rows_loss(const ckpt_class_rows *rows, const float *logits, float *lse)
 {
     double sum[PARTS] = {0};
@@ -40,7 +50,7 @@ double ckpt_class_rows_loss(const ckpt_class_rows *rows, const float *logits, fl
             const float most = ckpt_vector_max(rows->classes, x);
             lse[r] = most + logf(ckpt_vector_exp_sum(rows->classes, x, most));
             if (rows->target[r] != rows->ignore) {
-                part_sum += (double)lse[r] - (double)x[rows->target[r]];
+                part_sum += (double)lse[r] - wanted_logit(rows, x, rows->target[r]);
             }
         }
         sum[part] = part_sum;
@@ -55,6 +65,8 @@ double ckpt_class_rows_loss(const ckpt_class_rows *rows, const float *logits, fl
 void ckpt_class_rows_gradient(const ckpt_class_rows *rows, const float *logits, const float *lse, float scale,
                               float *grad)
 {
+    const float spread = (float)((double)scale * rows->smoothing / (double)rows->classes);
+    const float hit = (float)((double)scale * (1 - rows->smoothing));
 #pragma omp parallel for schedule(static) num_threads(rows->threads) if (rows->count * rows->classes > CKPT_PARALLEL)
     for (int64_t r = 0; r < rows->count; r++) {
         float *const dx = grad + r * rows->classes;
@@ -65,6 +77,12 @@ void ckpt_class_rows_gradient(const ckpt_class_rows *rows, const float *logits, 
             continue;
         }
         ckpt_vector_exp(rows->classes, logits + r * rows->classes, lse[r], scale, dx);
-        dx[rows->target[r]] -= scale;
+        if (rows->smoothing > 0) {
+#pragma omp simd
+            for (int64_t k = 0; k < rows->classes; k++) {
+                dx[k] -= spread;
+            }
+        }
+        dx[rows->target[r]] -= hit;
     }
 }

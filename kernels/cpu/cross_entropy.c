@@ -11,6 +11,7 @@ static ckpt_class_rows find_rows(const ckpt_kernel_args *args)
                              .classes = classes,
                              .target = args->in[1],
                              .ignore = ckpt_node_int(args->node, "ignore_index"),
+                             .smoothing = ckpt_node_float(args->node, "label_smoothing"),
                              .threads = args->node->threads};
 }
 

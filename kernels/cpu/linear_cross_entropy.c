@@ -112,6 +112,7 @@ static ckpt_class_rows all_rows(const ckpt_kernel_args *args)
                              .classes = node->param[0].tensor.shape.dim[0],
                              .target = args->in[1],
                              .ignore = ckpt_node_int(node, "ignore_index"),
+                             .smoothing = ckpt_node_float(node, "label_smoothing"),
                              .threads = node->threads};
 }
 

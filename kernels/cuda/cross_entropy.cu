@@ -11,6 +11,29 @@
 
 enum { THREADS = 256, FLIGHT = 4 /* packs in flight per thread */ };
 
+/* sums[row]: of the row's logits, for label smoothing, which reads them once more. */
+template <typename T, int TEAM>
+__global__ void __launch_bounds__(THREADS)
+    cross_entropy_sums(int64_t rows, int64_t classes, int64_t pitch, const T *x, float *sums)
+{
+    __shared__ float shared[32];
+    const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
+    for (int64_t base = (int64_t)blockIdx.x * teams; base < rows; base += (int64_t)gridDim.x * teams) {
+        const row_place<T> place(base + team < rows ? base + team : rows - 1, classes, pitch);
+        float own = 0;
+        for (int64_t p = lane; p < place.packs; p += TEAM) {
+            const pack<T> v = place.load(x, p, 0.0f);
+            for (int j = 0; j < pack<T>::count; j++) {
+                own += to_float(v.at[j]);
+            }
+        }
+        const float sum = team_sum<TEAM>(own, shared);
+        if (lane == 0 && base + team < rows) {
+            sums[base + team] = sum;
+        }
+    }
+}
+
 /* lse[row] = log sum exp. */
 template <typename T, int TEAM>
 __global__ void __launch_bounds__(THREADS)
@@ -29,7 +52,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <typename T>
 __global__ void __launch_bounds__(LOSS_THREADS)
-    cross_entropy_parts(class_rows rows, const T *x, const float *lse, loss_part *part)
+    cross_entropy_parts(class_rows rows, const T *x, const float *lse, const float *sums, loss_part *part)
 {
     __shared__ double storage[2 * LOSS_THREADS];
     const int64_t start = (int64_t)blockIdx.x * CKPT_GPU_LOSS_TERMS;
@@ -39,7 +62,11 @@ __global__ void __launch_bounds__(LOSS_THREADS)
         const int64_t target = r < rows.count ? rows.target[r] : rows.ignore;
         if (target != rows.ignore) {
             const bool is_class = target >= 0 && target < rows.classes;
-            own.sum += is_class ? (double)lse[r] - (double)to_float(x[r * rows.pitch + target]) : (double)NAN;
+            double wanted = is_class ? (double)to_float(x[r * rows.pitch + target]) : (double)NAN;
+            if (rows.smoothing > 0) {
+                wanted = (1 - rows.smoothing) * wanted + rows.smoothing * ((double)sums[r] / (double)rows.classes);
+            }
+            own.sum += (double)lse[r] - wanted;
             own.counted += 1;
         }
     }
@@ -49,13 +76,15 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     }
 }
 
-/* dx = (exp(x - lse) - one hot) grad / counted. x and dx may be one buffer. */
+/* dx = (exp(x - lse) - one hot, smoothed) grad / counted. x and dx may be one buffer. */
 template <typename T, int TEAM>
 __global__ void __launch_bounds__(THREADS) cross_entropy_gradient(class_rows rows, const T *x, const float *lse,
                                                                   const float *counted, const float *grad, T *dx)
 {
     const int teams = THREADS / TEAM, team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     const float scale = loss_gradient(grad) / *counted;
+    const float hit = (float)((double)scale * (1 - rows.smoothing));
+    const float spread = (float)((double)scale * rows.smoothing / (double)rows.classes);
     for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows.count; row += (int64_t)gridDim.x * teams) {
         const row_place<T> place(row, rows.classes, rows.pitch);
         const int64_t target = rows.target[row];
@@ -72,7 +101,7 @@ __global__ void __launch_bounds__(THREADS) cross_entropy_gradient(class_rows row
                 const int own = away >= 0 && away < pack<T>::count ? (int)away : -1;
                 for (int j = 0; j < pack<T>::count; j++) {
                     const float weight = scale * exp_for<T>(to_float(v[f].at[j]) - shift);
-                    const float slope = j == own ? weight - scale : weight;
+                    const float slope = (j == own ? weight - hit : weight) - spread;
                     v[f].at[j] = from_float<T>(ignored ? 0.0f : slope);
                 }
                 place.store(dx, q, v[f]);
@@ -89,16 +118,24 @@ template <typename T> static int team_for(const class_rows &rows)
 }
 
 template <typename T>
-static void start_loss(const ckpt_cuda *cuda, const class_rows &rows, const void *x, float *lse, void *part)
+static void start_loss(const ckpt_cuda *cuda, const class_rows &rows, const void *x, float *lse, void *part,
+                       float *sums)
 {
     const int team = team_for<T>(rows);
-    const auto sums = team == 4    ? cross_entropy_rows<T, 4>
+    const auto exps = team == 4    ? cross_entropy_rows<T, 4>
                       : team == 32 ? cross_entropy_rows<T, 32>
                                    : cross_entropy_rows<T, THREADS>;
-    CKPT_LAUNCH(cuda, sums, row_grid(rows.count, THREADS / team), THREADS, 0, rows.count, rows.classes, rows.pitch,
+    CKPT_LAUNCH(cuda, exps, row_grid(rows.count, THREADS / team), THREADS, 0, rows.count, rows.classes, rows.pitch,
                 (const T *)x, lse);
+    if (rows.smoothing > 0) {
+        const auto row_sums = team == 4    ? cross_entropy_sums<T, 4>
+                              : team == 32 ? cross_entropy_sums<T, 32>
+                                           : cross_entropy_sums<T, THREADS>;
+        CKPT_LAUNCH(cuda, row_sums, row_grid(rows.count, THREADS / team), THREADS, 0, rows.count, rows.classes,
+                    rows.pitch, (const T *)x, sums);
+    }
     CKPT_LAUNCH(cuda, cross_entropy_parts<T>, (unsigned)class_rows_parts(rows.count), LOSS_THREADS, 0, rows,
-                (const T *)x, (const float *)lse, (loss_part *)part);
+                (const T *)x, (const float *)lse, (const float *)sums, (loss_part *)part);
 }
 
 template <typename T>
@@ -114,9 +151,9 @@ static void start_gradient(const ckpt_cuda *cuda, const class_rows &rows, const 
 }
 
 void class_rows_loss(const ckpt_cuda *cuda, ckpt_dtype dtype, const class_rows &rows, const void *x, float *lse,
-                     void *part)
+                     void *part, void *sums)
 {
-    CKPT_BY_DTYPE(dtype, start_loss, cuda, rows, x, lse, part);
+    CKPT_BY_DTYPE(dtype, start_loss, cuda, rows, x, lse, part, (float *)sums);
 }
 
 void class_rows_finish(const ckpt_cuda *cuda, int64_t parts, const void *part, float *loss, float *counted)
@@ -139,14 +176,16 @@ static class_rows find_rows(const ckpt_kernel_args *args)
             .classes = classes,
             .pitch = ckpt_tensor_room(x) / count,
             .target = (const int32_t *)args->in[1],
-            .ignore = ckpt_node_int(args->node, "ignore_index")};
+            .ignore = ckpt_node_int(args->node, "ignore_index"),
+            .smoothing = ckpt_node_float(args->node, "label_smoothing")};
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const ckpt_cuda *const cuda = cuda_of(args);
     const class_rows rows = find_rows(args);
-    class_rows_loss(cuda, args->node->in[0].dtype, rows, args->in[0], (float *)args->saved[0], args->workspace);
+    class_rows_loss(cuda, args->node->in[0].dtype, rows, args->in[0], (float *)args->saved[0], args->workspace,
+                    (char *)args->workspace + ckpt_gpu_loss_workspace(rows.count));
     class_rows_finish(cuda, class_rows_parts(rows.count), args->workspace, (float *)args->out[0],
                       (float *)args->saved[1]);
     return ckpt_cuda_launched("cross_entropy", err);

@@ -151,7 +151,8 @@ head_unit head_unit_at(const ckpt_kernel_args *args, bool backward, int64_t firs
                      .classes = node->param[0].tensor.shape.dim[0],
                      .pitch = ckpt_unit_pitch(node),
                      .target = (const int32_t *)args->in[1] + first,
-                     .ignore = ckpt_node_int(node, "ignore_index")},
+                     .ignore = ckpt_node_int(node, "ignore_index"),
+                     .smoothing = ckpt_node_float(node, "label_smoothing")},
             .size = size,
             .first = first,
             .x = head_row((void *)args->in[0], &node->in[0], first),
@@ -180,11 +181,13 @@ ckpt_code head_forward(const ckpt_kernel_args *args, ckpt_err *err)
     const ckpt_cuda *const cuda = cuda_of(args);
     const ckpt_node *const node = args->node;
     char *const part = (char *)args->workspace + ckpt_unit_bytes(node);
+    char *const sums =
+        part + ckpt_gpu_unit_loss_workspace(node) - ckpt_gpu_smoothing_workspace(node, ckpt_unit_rows(node));
     int64_t parts = 0;
     for (int64_t first = 0; first < ckpt_shape_count(&node->in[1].shape);) {
         const head_unit u = head_unit_at(args, false, first);
         CKPT_TRY(head_logits(args, u, err));
-        class_rows_loss(cuda, node->in[0].dtype, u.rows, u.logits, u.lse, part + 16 * parts);
+        class_rows_loss(cuda, node->in[0].dtype, u.rows, u.logits, u.lse, part + 16 * parts, sums);
         parts += class_rows_parts(u.rows.count);
         first += u.rows.count;
     }

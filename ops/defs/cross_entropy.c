@@ -4,6 +4,9 @@
 
 static const ckpt_attr_spec attrs[] = {
     {.name = "ignore_index", .kind = CKPT_INT, .integer = -100, .help = "rows with this target do not count"},
+    {.name = "label_smoothing",
+     .kind = CKPT_FLOAT,
+     .help = "this share of a row's target, 0 to 1, is spread over all classes"},
     {0},
 };
 
@@ -14,6 +17,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_need(node, 1, CKPT_INT32, err));
     int64_t ignored = 0;
     CKPT_TRY(ckpt_node_int_between(node, "ignore_index", INT32_MIN, INT32_MAX, &ignored, err));
+    CKPT_TRY(ckpt_check_smoothing(node, err));
     const ckpt_shape *const x = &node->in[0].shape;
     char a[CKPT_SHAPE_TEXT];
     char b[CKPT_SHAPE_TEXT];
@@ -51,13 +55,14 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const ckpt_shape *const x = &node->in[0].shape;
     const int64_t classes = x->dim[x->rank == 4 ? 1 : x->rank - 1];
     (void)backward;
-    *forward = ckpt_gpu_loss_workspace(ckpt_shape_count(x) / classes);
+    *forward = ckpt_plus(ckpt_gpu_loss_workspace(ckpt_shape_count(x) / classes),
+                         ckpt_gpu_smoothing_workspace(node, ckpt_shape_count(x) / classes));
 }
 
 const ckpt_op ckpt_op_cross_entropy = {
     .name = "cross_entropy",
-    .formula = "loss = mean over counted rows of log(sum(exp(x))) - x[target]",
-    .source = "torch.nn.CrossEntropyLoss",
+    .formula = "loss = mean over counted rows of log(sum(exp(x))) - (1 - s) x[target] - s mean(x), s = label_smoothing",
+    .source = "torch.nn.CrossEntropyLoss; smoothing: Szegedy et al. 2016, arXiv:1512.00567",
     .attrs = attrs,
     .in_min = 2,
     .in_max = 2,

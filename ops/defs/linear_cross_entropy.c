@@ -14,6 +14,9 @@ static const ckpt_attr_spec attrs[] = {
     {.name = "features", .kind = CKPT_INT, .required = true, .help = "classes"},
     {.name = "bias", .kind = CKPT_BOOL, .integer = 1, .help = "add a bias"},
     {.name = "ignore_index", .kind = CKPT_INT, .integer = -100, .help = "rows with this target do not count"},
+    {.name = "label_smoothing",
+     .kind = CKPT_FLOAT,
+     .help = "this share of a row's target, 0 to 1, is spread over all classes"},
     {.name = "unit",
      .kind = CKPT_INT,
      .integer = 0,
@@ -120,6 +123,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(check_shapes(node, err));
     CKPT_TRY(ckpt_node_int_between(node, "features", 1, INT32_MAX, &classes, err));
     CKPT_TRY(ckpt_node_int_between(node, "ignore_index", INT32_MIN, INT32_MAX, &ignored, err));
+    CKPT_TRY(ckpt_check_smoothing(node, err));
     CKPT_TRY(ckpt_node_int_between(node, "unit", 0, INT32_MAX, &unit, err));
     if (unit % UNIT_STEP != 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"unit\" is %lld, wanted a multiple of %d", (long long)unit, UNIT_STEP);
@@ -162,13 +166,15 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
 ckpt_bytes ckpt_gpu_unit_loss_workspace(const ckpt_node *node)
 {
     const int64_t rows = rows_of(node), unit = ckpt_unit_rows(node), units = rows / unit + (rows % unit != 0);
-    return ckpt_times(units, ckpt_gpu_loss_workspace(unit));
+    return ckpt_plus(ckpt_times(units, ckpt_gpu_loss_workspace(unit)), ckpt_gpu_smoothing_workspace(node, unit));
 }
 
 const ckpt_op ckpt_op_linear_cross_entropy = {
     .name = "linear_cross_entropy",
-    .formula = "loss = mean over counted rows of log(sum(exp(z))) - z[target], z = x W^T + b",
-    .source = "torch.nn.Linear and torch.nn.CrossEntropyLoss; in pieces: Wijmans et al. 2024, arXiv:2411.09009",
+    .formula = "loss = mean over counted rows of log(sum(exp(z))) - (1 - s) z[target] - s mean(z), z = x W^T + b, "
+               "s = label_smoothing",
+    .source = "torch.nn.Linear and torch.nn.CrossEntropyLoss; smoothing: Szegedy et al. 2016, arXiv:1512.00567; in "
+              "pieces: Wijmans et al. 2024, arXiv:2411.09009",
     .attrs = attrs,
     .in_min = 2,
     .in_max = 2,

@@ -431,6 +431,7 @@ ckpt_code ckpt_bench_try_backward(ckpt_bench *bench, const ckpt_run *run, ckpt_e
     void *grad_in[CKPT_IN_MAX] = {0};
     float *grad_param[CKPT_PARAM_MAX] = {0}, *stat[CKPT_STAT_MAX] = {0};
     slab s;
+    static const float quarter = 0.25f;
     uint64_t adds_in = run->adds_in;
     float *first = NULL;
     for (int k = 0; run->shared && k < node->in_count; k++) {
@@ -468,6 +469,8 @@ ckpt_code ckpt_bench_try_backward(ckpt_bench *bench, const ckpt_run *run, ckpt_e
         }
         if (!node->op->loss && ((run->no_grad_out >> k) & 1) == 0) {
             grad_out[k] = slab_cut(&s, run, bench->grad_out[k].bytes, bench->grad_out[k].memory, NULL, false);
+        } else if (run->arriving) {
+            grad_out[k] = slab_cut(&s, run, sizeof quarter, (const unsigned char *)&quarter, NULL, false);
         }
     }
     for (int k = 0; k < node->saved_count; k++) {

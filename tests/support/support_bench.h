@@ -44,6 +44,7 @@ typedef struct ckpt_run {
     int grad_inplace;     /* backward: 1 + the input whose memory its gradient takes; 0: none */
     uint64_t no_grad_out; /* backward: outputs that nobody reads */
     uint64_t adds_in, adds_param;
+    bool arriving;              /* backward of a loss: its gradient is a quarter, not 1 */
     bool shared;                /* backward: all wanted gradients of inputs are one buffer, the first one's */
     struct ckpt_tuning *tuning; /* not NULL: on a GPU, candidates are timed in the workspace that the op allows */
 } ckpt_run;

@@ -14,6 +14,7 @@
 #define F(...)      {.rank = LENGTH(__VA_ARGS__), .dim = {__VA_ARGS__}}
 #define FIXED(...)  {.rank = LENGTH(__VA_ARGS__), .dim = {__VA_ARGS__}, .fixed = true}
 #define IDS(l, ...) {.rank = LENGTH(__VA_ARGS__), .dim = {__VA_ARGS__}, .limit = (l)}
+#define LOSS        {.rank = 1, .dim = {1}, .loss = true}
 #define IN(...)     .in = {__VA_ARGS__}
 #define AT(...)     .attr = {__VA_ARGS__}
 
@@ -245,10 +246,24 @@ const ckpt_case ckpt_cases[] = {
     {.op = "linear_cross_entropy", IN(F(2, 16, 3), IDS(9, 2, 16)),
      AT(INT("features", 9), INT("unit", 16), FLAG("bias", 0)), .ignores = true},
     {.op = "linear_cross_entropy", IN(FIXED(17, 5), IDS(3, 17)), AT(INT("features", 3), INT("unit", 16))},
+    {.op = "cross_entropy", IN(F(5, 7), IDS(7, 5)), AT(REAL("label_smoothing", 0.1))},
+    {.op = "cross_entropy", IN(F(2, 3, 4, 5), IDS(3, 2, 4, 5)), AT(REAL("label_smoothing", 1)), .ignores = true},
+    {.op = "linear_cross_entropy", IN(F(37, 5), IDS(6, 37)),
+     AT(INT("features", 6), INT("unit", 16), REAL("label_smoothing", 0.2)), .ignores = true},
     {.op = "nll_loss", IN(F(5, 7), IDS(7, 5))},
     {.op = "nll_loss", IN(F(1, 3), IDS(3, 1))},
     {.op = "mse", .in_count = 2, IN(F(3, 17))},
     {.op = "mse", IN(F(2, 3, 2, 5), FIXED(2, 3, 2, 5))},
+    {.op = "l1", .in_count = 2, IN(F(3, 17))},
+    {.op = "l1", IN(F(2, 3, 2, 5), FIXED(2, 3, 2, 5))},
+    {.op = "huber", .in_count = 2, IN(F(3, 17))},
+    {.op = "huber", IN(FIXED(2, 3, 2, 5), F(2, 3, 2, 5)), AT(REAL("delta", 0.3))},
+    {.op = "bce", .in_count = 2, IN(F(3, 17)), .fill = CKPT_FILL_SHARES},
+    {.op = "bce", IN(F(2, 3, 2, 5), FIXED(2, 3, 2, 5)), .fill = CKPT_FILL_WIDE},
+    {.op = "kl", .in_count = 2, IN(F(3, 17)), .fill = CKPT_FILL_SHARES},
+    {.op = "kl", IN(F(2, 3, 2, 5), FIXED(2, 3, 2, 5)), .fill = CKPT_FILL_SHARES},
+    {.op = "total", IN(LOSS)},
+    {.op = "total", .in_count = 3, IN(LOSS)},
 
     /* Long enough for the paths that only long tensors take: several threads, tiles, strips. */
     {.op = "linear", IN(F(70, 130)), AT(INT("features", 90))},
@@ -333,6 +348,11 @@ const ckpt_case ckpt_cases[] = {
      .ignores = true},
     {.op = "nll_loss", IN(F(200, 50), IDS(50, 200))},
     {.op = "mse", .in_count = 2, IN(F(130, 300))},
+    {.op = "l1", .in_count = 2, IN(F(130, 300))},
+    {.op = "huber", .in_count = 2, IN(F(130, 300)), AT(REAL("delta", 0.5))},
+    {.op = "bce", .in_count = 2, IN(F(130, 300)), .fill = CKPT_FILL_SHARES},
+    {.op = "kl", .in_count = 2, IN(F(130, 300)), .fill = CKPT_FILL_SHARES},
+    {.op = "cross_entropy", IN(F(3, 60, 300), IDS(300, 3, 60)), AT(REAL("label_smoothing", 0.1)), .ignores = true},
 };
 /* clang-format on */
 const int ckpt_case_count = sizeof ckpt_cases / sizeof ckpt_cases[0];
@@ -352,17 +372,19 @@ const ckpt_case_input *ckpt_case_in(const ckpt_case *c, int k)
     return &c->in[k < last ? k : last];
 }
 
-/* Layers "w<k>" (linear from one number) and "x<k>" (reshape) make an input that has parameters above it. */
+/* Layers "w<k>" (linear from one number) and "x<k>" (reshape) make an input that has parameters above it; "x<k>" is the
+ * loss of that number where the input is one. */
 static void add_source(const ckpt_case_input *in, int k, int one, ckpt_arena *arena, ckpt_layer *layer)
 {
     const ckpt_shape shape = {in->rank, {in->dim[0], in->dim[1], in->dim[2], in->dim[3], in->dim[4], in->dim[5]}};
     const int64_t count = ckpt_shape_count(&shape);
     ckpt_attr *const attr = CKPT_NEW(arena, ckpt_attr, 2);
-    ckpt_ref *const from = CKPT_NEW(arena, ckpt_ref, 2);
+    ckpt_ref *const from = CKPT_NEW(arena, ckpt_ref, 3);
     attr[0] = (ckpt_attr){.name = "features", .kind = CKPT_INT, .integer = count, .real = (double)count};
     attr[1] = (ckpt_attr){.name = "shape", .kind = CKPT_INTS, .ints = in->dim, .int_count = in->rank};
     from[0] = (ckpt_ref){-1 - one, 0};
     from[1] = (ckpt_ref){2 * k, 0};
+    from[2] = from[0];
     const ckpt_layer base = {.in_count = 1, .attr_count = 1, .tie = -1, .stage = -1};
     layer[0] = layer[1] = base;
     layer[0].name = ckpt_arena_format(arena, "w%d", k);
@@ -373,6 +395,11 @@ static void add_source(const ckpt_case_input *in, int k, int one, ckpt_arena *ar
     layer[1].op = "reshape";
     layer[1].in = &from[1];
     layer[1].attr = &attr[1];
+    if (in->loss) {
+        layer[1].op = "mse";
+        layer[1].in_count = 2;
+        layer[1].attr_count = 0;
+    }
 }
 
 double ckpt_case_random(uint64_t *generator)
@@ -392,6 +419,8 @@ void ckpt_case_fill(const ckpt_case *c, int k, int64_t count, uint64_t *generato
         x[i] = (u < 0 ? -1 : 1) * (0.05 + 0.95 * fabs(u));
         if (in->limit > 0) {
             x[i] = c->ignores && i % 3 == 1 ? -100 : floor((u + 1) / 2 * (double)in->limit);
+        } else if (c->fill == CKPT_FILL_SHARES) {
+            x[i] = fabs(x[i]);
         } else if (c->fill == CKPT_FILL_WIDE) {
             x[i] = 3 + 7 * u;
             x[i] = fabs(x[i]) < 0.05 ? 0.05 : x[i];

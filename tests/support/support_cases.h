@@ -10,6 +10,7 @@ typedef enum ckpt_fill {
     CKPT_FILL_SMOOTH,   /* -1..1, at least 0.05 away from 0, where relu has its kink */
     CKPT_FILL_WIDE,     /* -4..10, at least 0.05 away from 0 and 6, the kinks of relu6 */
     CKPT_FILL_DISTINCT, /* a permutation of equally spaced numbers: no two maxima tie */
+    CKPT_FILL_SHARES,   /* 0.05..1: for probabilities */
 } ckpt_fill;
 
 typedef struct ckpt_case_input {
@@ -17,6 +18,7 @@ typedef struct ckpt_case_input {
     int64_t dim[CKPT_RANK_MAX];
     int64_t limit; /* > 0: int32 below it; 0: float32 */
     bool fixed;    /* float32 whose gradient is not wanted */
+    bool loss;     /* a scalar, float32 in a bfloat16 network too, whose gradient is wanted */
 } ckpt_case_input;
 
 enum { CKPT_CASE_INPUTS = 5, CKPT_CASE_ATTRS = 8, CKPT_CASE_NONE = -1 };

@@ -242,6 +242,11 @@ static const struct {
     {"linear_cross_entropy", ckpt_reference_linear_cross_entropy},
     {"nll_loss", ckpt_reference_nll_loss},
     {"mse", ckpt_reference_mse},
+    {"l1", ckpt_reference_l1},
+    {"huber", ckpt_reference_huber},
+    {"bce", ckpt_reference_bce},
+    {"kl", ckpt_reference_kl},
+    {"total", ckpt_reference_total},
 };
 
 bool ckpt_reference_forward(const ckpt_reference *r)

@@ -270,7 +270,11 @@ void ckpt_reference_cross_entropy(const ckpt_reference *r)
         const int64_t target = (int64_t)r->in[1][row];
         r->saved[0][row] = log_sum_exp(logits, K, step);
         if (target != ckpt_node_int(r->node, "ignore_index")) {
-            sum += r->saved[0][row] - logits[target * step];
+            const double smoothing = ckpt_node_float(r->node, "label_smoothing");
+            for (int64_t k = 0; k < K; k++) { /* against a distribution: 1 - s at the target, s / K everywhere */
+                const double share = smoothing / (double)K + (k == target ? 1 - smoothing : 0);
+                sum += share * (r->saved[0][row] - logits[k * step]);
+            }
             count += 1;
         }
     }
@@ -285,6 +289,7 @@ void ckpt_reference_linear_cross_entropy(const ckpt_reference *r)
     double sum = 0, count = 0;
     for (int64_t row = 0; row < rows; row++) {
         const double *const x = r->in[0] + row * I;
+        const double smoothing = ckpt_node_float(r->node, "label_smoothing");
         double most = -INFINITY, total = 0, hit = 0;
         for (int pass = 0; pass < 2; pass++) {
             for (int64_t k = 0; k < K; k++) {
@@ -294,7 +299,8 @@ void ckpt_reference_linear_cross_entropy(const ckpt_reference *r)
                 }
                 total += pass == 1 ? exp(logit - most) : 0;
                 most = pass == 0 ? fmax(most, logit) : most;
-                hit = k == (int64_t)r->in[1][row] ? logit : hit;
+                hit += pass == 1 ? logit * (smoothing / (double)K) : 0;
+                hit += pass == 1 && k == (int64_t)r->in[1][row] ? logit * (1 - smoothing) : 0;
             }
         }
         r->saved[0][row] = most + log(total);
@@ -322,5 +328,53 @@ void ckpt_reference_mse(const ckpt_reference *r)
     r->out[0][0] = 0;
     for (int64_t i = 0; i < count; i++) {
         r->out[0][0] += pow(r->in[0][i] - r->in[1][i], 2) / (double)count;
+    }
+}
+
+void ckpt_reference_l1(const ckpt_reference *r)
+{
+    const int64_t count = ckpt_shape_count(&r->node->in[0].shape);
+    r->out[0][0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        r->out[0][0] += fabs(r->in[0][i] - r->in[1][i]) / (double)count;
+    }
+}
+
+void ckpt_reference_huber(const ckpt_reference *r)
+{
+    const int64_t count = ckpt_shape_count(&r->node->in[0].shape);
+    const double delta = ckpt_node_float(r->node, "delta");
+    r->out[0][0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double e = fabs(r->in[0][i] - r->in[1][i]);
+        r->out[0][0] += (e < delta ? e * e / 2 : delta * (e - delta / 2)) / (double)count;
+    }
+}
+
+/* - t log p - (1 - t) log(1 - p), p = 1 / (1 + exp(-x)) */
+void ckpt_reference_bce(const ckpt_reference *r)
+{
+    const int64_t count = ckpt_shape_count(&r->node->in[0].shape);
+    r->out[0][0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double p = logistic(r->in[0][i]), rest = logistic(-r->in[0][i]), t = r->in[1][i];
+        r->out[0][0] -= (t * log(p) + (1 - t) * log(rest)) / (double)count;
+    }
+}
+
+void ckpt_reference_kl(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    r->out[0][0] = 0;
+    for (int64_t i = 0; i < ckpt_shape_count(x); i++) {
+        r->out[0][0] += r->in[1][i] * (log(r->in[1][i]) - r->in[0][i]) / (double)x->dim[0];
+    }
+}
+
+void ckpt_reference_total(const ckpt_reference *r)
+{
+    r->out[0][0] = 0;
+    for (int k = 0; k < r->node->in_count; k++) {
+        r->out[0][0] += r->in[k][0];
     }
 }

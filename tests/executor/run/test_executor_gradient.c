@@ -175,6 +175,12 @@ static void forked(void **state)
     check_model("tests/models/fork.json", "", true, 6);
 }
 
+/* Losses that other layers read, some twice, have the gradients that come from there; one that nothing reads has none. */
+static void losses(void **state)
+{
+    check_model("tests/models/losses.json", "", true, 6);
+}
+
 static void gpt(void **state)
 {
     check_model("models/byte-gpt.json", "batch=2 tokens=8 hidden=16 blocks=2 heads=2 vocabulary=16", true, 28);
@@ -207,8 +213,8 @@ static void densenet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked), cmocka_unit_test(gpt),  cmocka_unit_test(resnet),
-        cmocka_unit_test(unet),   cmocka_unit_test(lstm), cmocka_unit_test(densenet),
+        cmocka_unit_test(forked), cmocka_unit_test(losses), cmocka_unit_test(gpt),      cmocka_unit_test(resnet),
+        cmocka_unit_test(unet),   cmocka_unit_test(lstm),   cmocka_unit_test(densenet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

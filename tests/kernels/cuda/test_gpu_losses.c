@@ -20,7 +20,6 @@ static const ckpt_case linear_cross_entropy = {
     .attr = {{.name = "features", .kind = CKPT_INT, .integer = CLASSES, .real = CLASSES}}};
 static const ckpt_case nll_loss = {
     .op = "nll_loss", .in = {{.rank = 2, .dim = {ROWS, CLASSES}}, {.rank = 1, .dim = {ROWS}, .limit = CLASSES}}};
-static const ckpt_case mse = {.op = "mse", .in_count = 2, .in = {{.rank = 2, .dim = {ROWS, CLASSES}}}};
 
 static void for_all(const ckpt_case *test, void (*check)(ckpt_gpu_case *c))
 {
@@ -151,7 +150,12 @@ static void test_arriving_gradient(void **state)
 {
     for_all(&cross_entropy, check_arriving);
     for_all(&nll_loss, check_arriving);
-    for_all(&mse, check_arriving);
+    const char *const pairs[] = {"mse", "l1", "huber", "bce", "kl"};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const ckpt_case pair = {
+            .op = pairs[i], .in_count = 2, .in = {{.rank = 2, .dim = {ROWS, CLASSES}}}, .fill = CKPT_FILL_SHARES};
+        for_all(&pair, check_arriving);
+    }
 }
 
 int main(void)

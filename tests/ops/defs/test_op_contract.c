@@ -168,6 +168,21 @@ static void check_shared(ckpt_bench *bench)
     ckpt_bench_compare(bench, "gradient shared by all inputs, first of them", first, &bench->grad_in[first], 2e-6);
 }
 
+/* A loss that another layer reads: a quarter of its gradient is a quarter of all gradients, to the bit, since no number
+ * here is near underflow. */
+static void check_arriving(ckpt_bench *bench, const unsigned char *bits, size_t length)
+{
+    ckpt_bench_backward(bench, &(ckpt_run){.arriving = true});
+    const unsigned char *const quarter = ckpt_bench_snapshot(bench, true, &length);
+    for (size_t i = 0; i < length; i += 4) {
+        float whole, part;
+        memcpy(&whole, bits + i, 4);
+        memcpy(&part, quarter + i, 4);
+        CHECK(part == 0.25f * whole, "case %d (%s): a gradient of 1 gives %.9g, one of 1/4 gives %.9g", bench->number,
+              bench->test->op, (double)whole, (double)part);
+    }
+}
+
 static void check_backward(ckpt_bench *bench)
 {
     const ckpt_node *const node = bench->node;
@@ -193,6 +208,9 @@ static void check_backward(ckpt_bench *bench)
     }
     check_accumulation(bench, bits, length);
     check_shared(bench);
+    if (node->op->loss) {
+        check_arriving(bench, bits, length);
+    }
     for (int k = 0; k < node->out_count && node->out_count > 1; k++) {
         const ckpt_run unread = {.no_grad_out = UINT64_C(1) << k};
         if (k == 2) {
