@@ -65,6 +65,11 @@ ckpt_code ckpt_node_int_between(const ckpt_node *node, const char *name, int64_t
 ckpt_code ckpt_node_float_between(const ckpt_node *node, const char *name, double min, double end, double *value,
                                   ckpt_err *err);
 
+/* lstm (4 gates, 2 states) and gru (3, 1): attributes, infer and gpu_workspace (ops/recurrent.c). */
+extern const ckpt_attr_spec ckpt_recurrent_attrs[];
+ckpt_code ckpt_recurrent_infer(ckpt_node *node, int gates, int states, ckpt_err *err);
+void ckpt_recurrent_gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward);
+
 /* Set forward_moved_bytes and backward_moved_bytes from what was inferred, where infer left them 0: one pass over
  * everything an op touches. The network does this after infer. */
 void ckpt_node_fill_moved(ckpt_node *node);

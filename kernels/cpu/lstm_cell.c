@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/lstm_rows.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
@@ -108,28 +109,6 @@ static ckpt_code product(const lstm_state *state, int which, const void *x, cons
     return ckpt_dnn_run(state->call[which], pointer, scratch, err);
 }
 
-/* One row: applies the nonlinearities to the gates, and computes the new state. */
-static void forward_row(int64_t H, const float *late_bias, const float *c, float *gates, float *tanh_c, float *new_h,
-                        float *new_c)
-{
-    if (late_bias != NULL) {
-        ckpt_vector_add(4 * H, late_bias, gates);
-    }
-    float *const i = gates, *const f = gates + H, *const g = gates + 2 * H, *const o = gates + 3 * H;
-    ckpt_vector_sigmoid(2 * H, i, i);
-    ckpt_vector_tanh(H, g, g);
-    ckpt_vector_sigmoid(H, o, o);
-#pragma omp simd
-    for (int64_t k = 0; k < H; k++) {
-        new_c[k] = i[k] * g[k] + (c != NULL ? f[k] * c[k] : 0.0f);
-    }
-    ckpt_vector_tanh(H, new_c, tanh_c);
-#pragma omp simd
-    for (int64_t k = 0; k < H; k++) {
-        new_h[k] = o[k] * tanh_c[k];
-    }
-}
-
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const cell_shape cell = describe(args->node);
@@ -144,36 +123,10 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     }
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (cell.N * H > CKPT_PARALLEL / 8)
     for (int64_t n = 0; n < cell.N; n++) {
-        forward_row(H, cell.stateful ? NULL : args->param[3], c != NULL ? c + n * H : NULL, gates + n * 4 * H,
-                    tanh_c + n * H, new_h + n * H, new_c + n * H);
+        ckpt_lstm_forward_row(H, cell.stateful ? NULL : args->param[3], c != NULL ? c + n * H : NULL, gates + n * 4 * H,
+                              tanh_c + n * H, new_h + n * H, new_c + n * H);
     }
     return CKPT_OK;
-}
-
-/* The pointers of one row; dh, dc, c and dc_before may be NULL. */
-typedef struct cell_row {
-    const float *gates, *tanh_c, *c, *dh, *dc;
-    float *dgates, *dc_before;
-} cell_row;
-
-static void backward_row(int64_t H, const cell_row *row)
-{
-    const float *const gates = row->gates, *const tanh_c = row->tanh_c, *const c = row->c;
-    const float *const dh = row->dh, *const dc = row->dc;
-    float *const dgates = row->dgates, *const dc_before = row->dc_before;
-    for (int64_t k = 0; k < H; k++) {
-        const float i = gates[k], f = gates[H + k], g = gates[2 * H + k], o = gates[3 * H + k];
-        const float from_h = dh != NULL ? dh[k] : 0.0f, from_c = dc != NULL ? dc[k] : 0.0f;
-        const float dcell = from_c + from_h * o * (1.0f - tanh_c[k] * tanh_c[k]);
-        const float before = c != NULL ? c[k] : 0.0f;
-        dgates[k] = dcell * g * (i * (1.0f - i));
-        dgates[H + k] = dcell * before * (f * (1.0f - f));
-        dgates[2 * H + k] = dcell * i * (1.0f - g * g);
-        dgates[3 * H + k] = from_h * tanh_c[k] * (o * (1.0f - o));
-        if (dc_before != NULL) {
-            dc_before[k] = dcell * f;
-        }
-    }
 }
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
@@ -188,14 +141,14 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     void *const scratch = (char *)args->workspace + ckpt_round_up(cell.gate_bytes, CKPT_ALIGN);
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (cell.N * H > CKPT_PARALLEL / 8)
     for (int64_t n = 0; n < cell.N; n++) {
-        const cell_row row = {.gates = gates + n * 4 * H,
-                              .tanh_c = tanh_c + n * H,
-                              .c = c != NULL ? c + n * H : NULL,
-                              .dh = dh != NULL ? dh + n * H : NULL,
-                              .dc = dc != NULL ? dc + n * H : NULL,
-                              .dgates = dgates + n * 4 * H,
-                              .dc_before = dc_before != NULL ? dc_before + n * H : NULL};
-        backward_row(H, &row);
+        const ckpt_lstm_back row = {.gates = gates + n * 4 * H,
+                                    .tanh_c = tanh_c + n * H,
+                                    .c = c != NULL ? c + n * H : NULL,
+                                    .dh = dh != NULL ? dh + n * H : NULL,
+                                    .dc = dc != NULL ? dc + n * H : NULL,
+                                    .dgates = dgates + n * 4 * H,
+                                    .dc_before = dc_before != NULL ? dc_before + n * H : NULL};
+        ckpt_lstm_backward_row(H, &row);
     }
     if (args->grad_in[0] != NULL) {
         CKPT_TRY(product(state, DX, dgates, args->param[0], args->grad_in[0], NULL, scratch, err));

@@ -5,6 +5,7 @@
  * Forward: 8 N H (I + H) FLOP of products; backward: twice that. The passes move, for each of the N x H cells, 4 gates
  * in and 4 out and about 4 values of state, at some 60 operations: bound by memory. */
 #include "kernels/cuda/blas_layer.cuh"
+#include "kernels/cuda/lstm.cuh"
 #include "kernels/cuda/wide.cuh"
 
 enum { X_GATES, H_GATES, DX, DH, DW_X, DW_H, CALLS };
@@ -132,11 +133,6 @@ static ckpt_code product(const ckpt_kernel_args *args, int which, const void *x,
     return ckpt_blas_product_run(state->call[which], x, w, y, NULL, (char *)args->workspace + offset, err);
 }
 
-__device__ static float lstm_sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
 /* The arguments of the forward pass; `before` may be `gates`, c may be NULL. */
 template <typename T> struct lstm_forward_args {
     int64_t width;
@@ -171,13 +167,15 @@ template <typename T, int N> __global__ void lstm_forward(int64_t items, lstm_fo
         }
         wide<float, N> new_c, tanh_c, new_h;
         for (int j = 0; j < N; j++) {
-            i.at[j] = lstm_sigmoid(i.at[j]);
-            f.at[j] = lstm_sigmoid(f.at[j]);
-            g.at[j] = tanhf(g.at[j]);
-            o.at[j] = lstm_sigmoid(o.at[j]);
-            new_c.at[j] = i.at[j] * g.at[j] + (a.c != NULL ? f.at[j] * to_float(before.at[j]) : 0.0f);
-            tanh_c.at[j] = tanhf(new_c.at[j]);
-            new_h.at[j] = o.at[j] * tanh_c.at[j];
+            lstm_gates gate = {i.at[j], f.at[j], g.at[j], o.at[j]};
+            const lstm_next next = lstm_step(gate, a.c != NULL, to_float(before.at[j]));
+            i.at[j] = gate.i;
+            f.at[j] = gate.f;
+            g.at[j] = gate.g;
+            o.at[j] = gate.o;
+            new_c.at[j] = next.c;
+            tanh_c.at[j] = next.tanh_c;
+            new_h.at[j] = next.h;
         }
         T *const gates = a.gates + row.whole * 4 * a.width + k;
         put_wide<N>(gates, i, false);
@@ -219,15 +217,15 @@ template <typename T, int N> __global__ void lstm_backward(int64_t items, lstm_b
         const wide<T, N> dh_pack = lstm_load_or_zero<N>(a.dh, cell), dc_pack = lstm_load_or_zero<N>(a.dc, cell);
         wide<float, N> di, df, dg, d_o, dc_before;
         for (int j = 0; j < N; j++) {
-            const float i = to_float(i_pack.at[j]), f = to_float(f_pack.at[j]), g = to_float(g_pack.at[j]);
-            const float o = to_float(o_pack.at[j]), tanh_c = to_float(tanh_pack.at[j]);
-            const float from_h = to_float(dh_pack.at[j]);
-            const float dcell = to_float(dc_pack.at[j]) + from_h * o * (1.0f - tanh_c * tanh_c);
-            di.at[j] = dcell * g * (i * (1.0f - i));
-            df.at[j] = dcell * to_float(c_pack.at[j]) * (f * (1.0f - f));
-            dg.at[j] = dcell * i * (1.0f - g * g);
-            d_o.at[j] = from_h * tanh_c * (o * (1.0f - o));
-            dc_before.at[j] = dcell * f;
+            const lstm_gates gate = {to_float(i_pack.at[j]), to_float(f_pack.at[j]), to_float(g_pack.at[j]),
+                                     to_float(o_pack.at[j])};
+            const lstm_slopes slope = lstm_back(gate, to_float(tanh_pack.at[j]), to_float(c_pack.at[j]),
+                                                to_float(dh_pack.at[j]), to_float(dc_pack.at[j]));
+            di.at[j] = slope.i;
+            df.at[j] = slope.f;
+            dg.at[j] = slope.g;
+            d_o.at[j] = slope.o;
+            dc_before.at[j] = slope.c;
         }
         put_wide<N>(a.dgates + place, di, false);
         put_wide<N>(a.dgates + place + a.width, df, false);

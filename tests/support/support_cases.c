@@ -236,6 +236,13 @@ const ckpt_case ckpt_cases[] = {
     {.op = "lstm_cell", IN(FIXED(1, 1), F(1, 1), F(1, 1)), AT(INT("features", 1))},
     {.op = "lstm_cell", IN(F(9, 3), FIXED(9, 2), F(9, 2)), AT(INT("features", 2))},
 
+    {.op = "lstm", IN(F(3, 4, 5)), AT(INT("hidden", 4))},
+    {.op = "lstm", IN(F(2, 3, 5), F(2, 7), F(2, 7)), AT(INT("hidden", 7), FLAG("reverse", 1))},
+    {.op = "lstm", IN(FIXED(1, 1, 1), F(1, 1), FIXED(1, 1)), AT(INT("hidden", 1), FLAG("bias", 0))},
+    {.op = "gru", IN(F(3, 4, 5)), AT(INT("hidden", 4))},
+    {.op = "gru", IN(F(2, 3, 5), F(2, 7)), AT(INT("hidden", 7), FLAG("reverse", 1))},
+    {.op = "gru", IN(FIXED(3, 1, 2), F(3, 1)), AT(INT("hidden", 1), FLAG("bias", 0))},
+
     {.op = "cross_entropy", IN(F(5, 7), IDS(7, 5)), .fill = CKPT_FILL_WIDE},
     {.op = "cross_entropy", IN(F(3, 4, 11), IDS(11, 3, 4)), .ignores = true},
     {.op = "cross_entropy", IN(F(2, 3, 4, 5), IDS(3, 2, 4, 5)), .ignores = true},
@@ -342,6 +349,8 @@ const ckpt_case ckpt_cases[] = {
     {.op = "upsample", IN(F(4, 33, 9, 11)), AT(WORD("mode", "bilinear"))},
     {.op = "upsample", IN(F(4, 33, 9, 11))},
     {.op = "lstm_cell", IN(F(40, 70), F(40, 65), F(40, 65)), AT(INT("features", 65))},
+    {.op = "lstm", IN(F(20, 3, 40), F(20, 33), F(20, 33)), AT(INT("hidden", 33))},
+    {.op = "gru", IN(F(20, 3, 40), F(20, 33)), AT(INT("hidden", 33))},
     {.op = "cross_entropy", IN(F(3, 60, 300), IDS(300, 3, 60)), .ignores = true},
     {.op = "cross_entropy", IN(F(2, 21, 20, 20), IDS(21, 2, 20, 20)), .ignores = true},
     {.op = "linear_cross_entropy", IN(F(3, 60, 17), IDS(131, 3, 60)), AT(INT("features", 131), INT("unit", 64)),

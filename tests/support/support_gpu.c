@@ -745,7 +745,9 @@ static const struct {
     {"conv_transpose1d", 1, 1},
     {"conv_transpose2d", 1, 1},
     {"linear_cross_entropy", 1, 4}, /* logits; one of 4 to 8 is off by 1/64, and its probability by 4/256 */
-    {"lstm_cell", 1, 2},            /* pre-activations; backward their gradients, an operand of four products */
+    {"lstm", 2, 4},                 /* as of the cell, at every step, what inputs contribute and the state once more */
+    {"gru", 2, 4},
+    {"lstm_cell", 1, 2}, /* pre-activations; backward their gradients, an operand of four products */
 };
 
 static int64_t largest(const ckpt_gpu_case *c)

@@ -105,6 +105,10 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "positional_embedding", IN(F(5, 7, 1000))},
     {.op = "positional_embedding", IN(F(33, 70, 1))},
     {.op = "lstm_cell", IN(F(1, 1000), F(1, 7), F(1, 7)), AT(INT("features", 7))},
+    {.op = "lstm", IN(F(9, 5, 8), F(9, 24), F(9, 24)), AT(INT("hidden", 24))},
+    {.op = "lstm", IN(F(1, 6, 100)), AT(INT("hidden", 7), FLAG("reverse", 1))},
+    {.op = "gru", IN(F(9, 5, 8), F(9, 24)), AT(INT("hidden", 24))},
+    {.op = "gru", IN(F(1, 6, 100)), AT(INT("hidden", 7), FLAG("reverse", 1))},
     {.op = "lstm_cell", IN(F(33, 8), F(33, 100), F(33, 100)), AT(INT("features", 100))},
 
     {.op = "relu", IN(F(1))}, {.op = "relu", IN(F(1001))}, {.op = "gelu", IN(F(7))}, {.op = "gelu", IN(F(1001))},

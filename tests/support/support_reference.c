@@ -238,6 +238,8 @@ static const struct {
     {"global_avgpool", ckpt_reference_global_avgpool},
     {"upsample", ckpt_reference_upsample},
     {"lstm_cell", ckpt_reference_lstm_cell},
+    {"lstm", ckpt_reference_recurrent},
+    {"gru", ckpt_reference_recurrent},
     {"cross_entropy", ckpt_reference_cross_entropy},
     {"linear_cross_entropy", ckpt_reference_linear_cross_entropy},
     {"nll_loss", ckpt_reference_nll_loss},

@@ -242,6 +242,68 @@ void ckpt_reference_lstm_cell(const ckpt_reference *r)
     }
 }
 
+/* The sum over i of w[row, i] x[i], and a bias where there is one. */
+static double gate_sum(const ckpt_reference *r, int k, int64_t row, const double *x)
+{
+    const int64_t width = r->node->param[k].tensor.shape.dim[1];
+    double sum = r->node->param_count > 2 ? r->param[k + 2][row] : 0;
+    for (int64_t i = 0; x != NULL && i < width; i++) {
+        sum += r->param[k][row * width + i] * x[i];
+    }
+    return sum;
+}
+
+/* One sequence's step at time t, from the state before (NULL: zeros): y[t], and what is saved. */
+static void recurrent_step(const ckpt_reference *r, int64_t n, int64_t t, const double *h, const double *c)
+{
+    const ckpt_node *const node = r->node;
+    const int64_t T = node->in[0].shape.dim[1], C = node->in[0].shape.dim[2], H = node->out[0].shape.dim[2];
+    const bool is_lstm = node->out_count == 3;
+    const int gates = is_lstm ? 4 : 3;
+    const double *const x = r->in[0] + (n * T + t) * C;
+    for (int64_t j = 0; j < H; j++) {
+        double in[4], state[4], *const saved = r->saved[0] + (n * T + t) * gates * H + j;
+        for (int g = 0; g < gates; g++) {
+            in[g] = gate_sum(r, 0, g * H + j, x);
+            state[g] = gate_sum(r, 1, g * H + j, h);
+        }
+        double *const kept = r->saved[1] + (n * T + t) * H + j, *const y = r->out[0] + (n * T + t) * H + j;
+        if (is_lstm) {
+            for (int g = 0; g < 4; g++) {
+                saved[g * H] = g == 2 ? tanh(in[g] + state[g]) : logistic(in[g] + state[g]);
+            }
+            *kept = saved[0] * saved[2 * H] + (c != NULL ? saved[H] * c[j] : 0);
+            *y = saved[3 * H] * tanh(*kept);
+        } else {
+            saved[0] = logistic(in[0] + state[0]);
+            saved[H] = logistic(in[1] + state[1]);
+            *kept = state[2];
+            saved[2 * H] = tanh(in[2] + saved[0] * state[2]);
+            *y = (1 - saved[H]) * saved[2 * H] + saved[H] * (h != NULL ? h[j] : 0);
+        }
+    }
+}
+
+void ckpt_reference_recurrent(const ckpt_reference *r)
+{
+    const ckpt_node *const node = r->node;
+    const int64_t B = node->in[0].shape.dim[0], T = node->in[0].shape.dim[1], H = node->out[0].shape.dim[2];
+    for (int64_t n = 0; n < B; n++) {
+        const double *h = node->in_count > 1 ? r->in[1] + n * H : NULL;
+        const double *c = node->in_count > 2 ? r->in[2] + n * H : NULL;
+        for (int64_t s = 0; s < T; s++) {
+            const int64_t t = ckpt_node_bool(node, "reverse") ? T - 1 - s : s;
+            recurrent_step(r, n, t, h, c);
+            h = r->out[0] + (n * T + t) * H;
+            c = r->saved[1] + (n * T + t) * H;
+        }
+        memcpy(r->out[1] + n * H, h, (size_t)H * sizeof(double));
+        if (node->out_count > 2) {
+            memcpy(r->out[2] + n * H, c, (size_t)H * sizeof(double));
+        }
+    }
+}
+
 void ckpt_reference_embedding(const ckpt_reference *r)
 {
     const int64_t F = r->node->param[0].tensor.shape.dim[1];

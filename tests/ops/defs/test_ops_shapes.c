@@ -167,6 +167,13 @@ static const row rows[] = {
     {"lstm_cell", ", \"features\": 4", "[2,3];[2,4];[2,5]", "input 2 is [2, 5], wanted [2, 4]"},
     {"lstm_cell", ", \"features\": 4", "[2,3];[2,4]", "2 inputs, input 0 is [2, 3]"},
     {"lstm_cell", ", \"features\": 0", "[2,3]", "features is 0"},
+    {"lstm", ", \"hidden\": 4", "[2,5,3]", "[2, 5, 4] [2, 4] [2, 4]"},
+    {"lstm", ", \"hidden\": 4", "[2,5,3];[2,4]",
+     "2 inputs, input 0 is [2, 5, 3], hidden is 4; wanted x [B, T, C] alone or with h0 and c0"},
+    {"lstm", ", \"hidden\": 4", "[2,3]", "1 input, input 0 is [2, 3]"},
+    {"gru", ", \"hidden\": 4", "[2,5,3];[2,4]", "[2, 5, 4] [2, 4]"},
+    {"gru", ", \"hidden\": 4", "[2,5,3];[2,5]", "input 1 is [2, 5], wanted [2, 4]"},
+    {"gru", ", \"hidden\": 0", "[2,5,3]", "hidden is 0"},
 };
 
 /* The row as a model file. */
