@@ -215,6 +215,21 @@ ckpt_bytes ckpt_gpu_unit_loss_workspace(const ckpt_node *node);
 int64_t ckpt_gpu_square_part(int64_t count);
 ckpt_bytes ckpt_gpu_square_workspace(int64_t count);
 
+/* How moe lays out its rows. A token and its j-th expert are assignment token * top + j. Those of one expert are rows
+ * that follow each other, in increasing assignment; each expert's first row is a multiple of CKPT_MOE_ROWS, and rows
+ * between are of no token. An assignment beyond `places` rows of its expert has none. The saved tensor "routes" holds,
+ * from the number of that name on: the expert of each assignment (from 0), its row or -1 (slot), the assignment of each
+ * row or -1 (source), how many assignments each expert was chosen for (count), and its first row, with the end of the
+ * last (first). */
+enum { CKPT_MOE_ROWS = 16, CKPT_MOE_CHUNK = 128, CKPT_MOE_EXPERTS = 1024 };
+typedef struct ckpt_moe {
+    int64_t tokens, width, experts, top, hidden;
+    int64_t places, rows; /* the most of an expert; of all experts, those of no token included */
+    int64_t slot, source, count, first, numbers;
+    bool normalize;
+} ckpt_moe;
+ckpt_moe ckpt_moe_of(const ckpt_node *node);
+
 /* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
 int64_t ckpt_node_int(const ckpt_node *node, const char *name);
 bool ckpt_node_bool(const ckpt_node *node, const char *name);

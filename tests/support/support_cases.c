@@ -243,6 +243,10 @@ const ckpt_case ckpt_cases[] = {
     {.op = "gru", IN(F(2, 3, 5), F(2, 7)), AT(INT("hidden", 7), FLAG("reverse", 1))},
     {.op = "gru", IN(FIXED(3, 1, 2), F(3, 1)), AT(INT("hidden", 1), FLAG("bias", 0))},
 
+    {.op = "moe", IN(F(5, 6)), AT(INT("experts", 4), INT("hidden", 3))},
+    {.op = "moe", IN(F(2, 5, 7)), AT(INT("experts", 3), INT("hidden", 5), INT("top", 1), FLAG("normalize", 0))},
+    {.op = "moe", IN(FIXED(9, 3)), AT(INT("experts", 5), INT("hidden", 4), INT("top", 3), REAL("capacity", 0.5))},
+
     {.op = "cross_entropy", IN(F(5, 7), IDS(7, 5)), .fill = CKPT_FILL_WIDE},
     {.op = "cross_entropy", IN(F(3, 4, 11), IDS(11, 3, 4)), .ignores = true},
     {.op = "cross_entropy", IN(F(2, 3, 4, 5), IDS(3, 2, 4, 5)), .ignores = true},
@@ -349,6 +353,7 @@ const ckpt_case ckpt_cases[] = {
     {.op = "upsample", IN(F(4, 33, 9, 11)), AT(WORD("mode", "bilinear"))},
     {.op = "upsample", IN(F(4, 33, 9, 11))},
     {.op = "lstm_cell", IN(F(40, 70), F(40, 65), F(40, 65)), AT(INT("features", 65))},
+    {.op = "moe", IN(F(2, 100, 24)), AT(INT("experts", 4), INT("hidden", 40))},
     {.op = "lstm", IN(F(20, 3, 40), F(20, 33), F(20, 33)), AT(INT("hidden", 33))},
     {.op = "gru", IN(F(20, 3, 40), F(20, 33)), AT(INT("hidden", 33))},
     {.op = "cross_entropy", IN(F(3, 60, 300), IDS(300, 3, 60)), .ignores = true},

@@ -745,8 +745,9 @@ static const struct {
     {"conv_transpose1d", 1, 1},
     {"conv_transpose2d", 1, 1},
     {"linear_cross_entropy", 1, 4}, /* logits; one of 4 to 8 is off by 1/64, and its probability by 4/256 */
-    {"lstm", 2, 4},                 /* as of the cell, at every step, what inputs contribute and the state once more */
-    {"gru", 2, 4},
+    {"moe", 2, 4},  /* inner values, weighted outputs; backward their gradients, and those of rows and logits */
+    {"lstm", 4, 6}, /* what inputs contribute, and at every step the state, whose error goes on to the next */
+    {"gru", 4, 6},
     {"lstm_cell", 1, 2}, /* pre-activations; backward their gradients, an operand of four products */
 };
 

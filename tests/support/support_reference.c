@@ -240,6 +240,7 @@ static const struct {
     {"lstm_cell", ckpt_reference_lstm_cell},
     {"lstm", ckpt_reference_recurrent},
     {"gru", ckpt_reference_recurrent},
+    {"moe", ckpt_reference_moe},
     {"cross_entropy", ckpt_reference_cross_entropy},
     {"linear_cross_entropy", ckpt_reference_linear_cross_entropy},
     {"nll_loss", ckpt_reference_nll_loss},

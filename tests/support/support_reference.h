@@ -51,7 +51,7 @@ bool ckpt_reference_keeps(uint32_t word, double p);
 /* One function per op, in support_reference*.c. */
 typedef void ckpt_reference_op(const ckpt_reference *r);
 ckpt_reference_op ckpt_reference_l1, ckpt_reference_huber, ckpt_reference_bce, ckpt_reference_kl, ckpt_reference_total,
-    ckpt_reference_recurrent;
+    ckpt_reference_recurrent, ckpt_reference_moe;
 ckpt_reference_op ckpt_reference_conv2d, ckpt_reference_batchnorm, ckpt_reference_maxpool2d, ckpt_reference_avgpool2d,
     ckpt_reference_global_avgpool, ckpt_reference_upsample, ckpt_reference_softmax, ckpt_reference_log_softmax,
     ckpt_reference_attention, ckpt_reference_relative_bias, ckpt_reference_window_mask, ckpt_reference_lstm_cell,

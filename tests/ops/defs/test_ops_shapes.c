@@ -173,6 +173,11 @@ static const row rows[] = {
     {"lstm", ", \"hidden\": 4", "[2,3]", "1 input, input 0 is [2, 3]"},
     {"gru", ", \"hidden\": 4", "[2,5,3];[2,4]", "[2, 5, 4] [2, 4]"},
     {"gru", ", \"hidden\": 4", "[2,5,3];[2,5]", "input 1 is [2, 5], wanted [2, 4]"},
+    {"moe", ", \"experts\": 4, \"hidden\": 6", "[2,5,3]", "[2, 5, 3] []"},
+    {"moe", ", \"experts\": 4, \"hidden\": 6, \"top\": 5", "[5,3]", "\"top\" is 5"},
+    {"moe", ", \"experts\": 0, \"hidden\": 6", "[5,3]", "\"experts\" is 0"},
+    {"moe", ", \"experts\": 4, \"hidden\": 6", "[2,3,4,5]", "wanted [N, C] or [B, T, C]"},
+    {"moe", ", \"experts\": 4, \"hidden\": 6, \"capacity\": -1.0", "[5,3]", "\"capacity\" is -1"},
     {"gru", ", \"hidden\": 0", "[2,5,3]", "hidden is 0"},
 };
 
