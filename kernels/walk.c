@@ -4,15 +4,20 @@
 
 #include <string.h>
 
+#include "ops/reduction.h"
+
 /* Are all positions of the source read, in order? */
 static bool is_plain(const ckpt_walk_axis *a)
 {
     return a->first == 0 && a->step == 1 && a->length == a->dim;
 }
 
-/* Rows of `inner` follow each other on both sides, whatever rows `outer` reads. */
+/* Rows of `inner` follow each other on both sides, whatever rows `outer` reads; or all is one element. */
 static bool merges(const ckpt_walk_axis *outer, const ckpt_walk_axis *inner)
 {
+    if (outer->wraps && outer->length == 1 && inner->wraps && inner->length == 1) {
+        return true;
+    }
     return is_plain(inner) && outer->step == 1 && (outer->length == 1 || outer->from == inner->dim * inner->from);
 }
 
@@ -39,7 +44,7 @@ static void finish(ckpt_walk *walk)
         if (merges(last, &next)) {
             last->dim *= next.dim;
             last->first *= next.dim;
-            last->length *= next.dim;
+            last->length *= next.length;
             last->from = next.from;
             last->to = next.to;
         } else {
@@ -153,6 +158,38 @@ ckpt_walk ckpt_walk_roll(const ckpt_node *node, bool back)
         a->first = ((back ? -shift : shift) + a->dim) % a->dim;
         a->wraps = true;
     }
+    finish(&walk);
+    return walk;
+}
+
+ckpt_walk ckpt_walk_tile(const ckpt_node *node)
+{
+    ckpt_walk walk = start_node(node, false);
+    for (int d = 0; d < walk.count; d++) {
+        walk.axis[d].wraps = true;
+    }
+    finish(&walk);
+    return walk;
+}
+
+ckpt_walk ckpt_walk_spread(const ckpt_node *node, bool mean)
+{
+    const ckpt_shape *const x = &node->in[0].shape, *const y = &node->out[0].shape;
+    const uint64_t axes = ckpt_reduction_axes(node);
+    ckpt_walk walk = start(x, x);
+    int64_t stride[CKPT_RANK_MAX];
+    ckpt_shape_strides(y, stride);
+    int at = 0; /* the dim of y */
+    for (int d = 0; d < x->rank; d++) {
+        ckpt_walk_axis *const a = &walk.axis[d];
+        if ((axes >> d & 1) != 0) {
+            *a = (ckpt_walk_axis){.dim = a->dim, .to = a->to, .length = 1, .from = 0, .step = 1, .wraps = true};
+            at += ckpt_node_bool(node, "keepdim");
+        } else {
+            a->from = stride[at++];
+        }
+    }
+    walk.factor = mean ? 1 / (float)(ckpt_shape_count(x) / ckpt_shape_count(y)) : 1;
     finish(&walk);
     return walk;
 }

@@ -32,5 +32,9 @@ ckpt_walk ckpt_walk_transpose(const ckpt_node *node, bool back);
 ckpt_walk ckpt_walk_slice(const ckpt_node *node, bool back);
 ckpt_walk ckpt_walk_pad(const ckpt_node *node, bool back);
 ckpt_walk ckpt_walk_roll(const ckpt_node *node, bool back);
+/* Forward of tile alone; its backward is a sum (ops/reduction.h). */
+ckpt_walk ckpt_walk_tile(const ckpt_node *node);
+/* Backward of sum; `mean`: of mean. */
+ckpt_walk ckpt_walk_spread(const ckpt_node *node, bool mean);
 
 #endif

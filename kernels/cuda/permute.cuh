@@ -68,15 +68,11 @@ __global__ void permute_gather(int64_t items, ckpt_walk walk, bool spreads, bool
                 value.at[j] = one;
             }
         }
-        if (!PLAIN && walk.factor != 1.0f) {
+        if (adds || (!PLAIN && walk.factor != 1.0f)) {
+            const wide<T, N> before = adds ? load_wide<N>(to + item * N) : wide<T, N>();
             for (int j = 0; j < N; j++) {
-                value.at[j] = from_float<T>(walk.factor * to_float(value.at[j]));
-            }
-        }
-        if (adds) {
-            const wide<T, N> before = load_wide<N>(to + item * N);
-            for (int j = 0; j < N; j++) {
-                value.at[j] = from_float<T>(to_float(before.at[j]) + to_float(value.at[j]));
+                const float own = PLAIN ? to_float(value.at[j]) : product_of(walk.factor, to_float(value.at[j]));
+                value.at[j] = from_float<T>(adds ? to_float(before.at[j]) + own : own);
             }
         }
         store_wide<N>(to + item * N, value);

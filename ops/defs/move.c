@@ -1,6 +1,7 @@
-/* slice, pad, roll: elements at other places, along dims as written in the model file. Nothing is computed, so integers
+/* slice, pad, roll, tile: elements at other places, along dims as written in the model file. Nothing is computed, so integers
  * move as well. */
 #include "ops/ops_impl.h"
+#include "ops/reduction.h"
 
 static const ckpt_attr_spec slice_attrs[] = {
     {.name = "axis", .kind = CKPT_INT, .required = true, .help = "dimension that is cut; negative from the end"},
@@ -20,6 +21,11 @@ static const ckpt_attr_spec pad_attrs[] = {
 static const ckpt_attr_spec roll_attrs[] = {
     {.name = "shifts", .kind = CKPT_INTS, .required = true, .help = "steps towards higher positions, for each axis"},
     {.name = "axes", .kind = CKPT_INTS, .required = true, .help = "dimensions that roll; negative from the end"},
+    {0},
+};
+
+static const ckpt_attr_spec tile_attrs[] = {
+    {.name = "repeats", .kind = CKPT_INTS, .required = true, .help = "times that each dim is repeated"},
     {0},
 };
 
@@ -95,6 +101,38 @@ static ckpt_code infer_roll(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     return move_to(node, &node->in[0].shape, err);
 }
 
+static ckpt_code infer_tile(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
+{
+    (void)arena;
+    ckpt_shape y = node->in[0].shape;
+    const int count = ckpt_node_attr(node, "repeats")->int_count;
+    if (count != y.rank) {
+        char shape[CKPT_SHAPE_TEXT];
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"repeats\" has %d numbers, but input 0 is %s", count,
+                         ckpt_shape_show(&y, shape));
+    }
+    for (int d = 0; d < y.rank; d++) {
+        const int64_t times = ckpt_node_int_at(node, "repeats", d);
+        if (times < 1) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"repeats\" is %lld for dim %d, wanted at least 1", (long long)times,
+                             d);
+        }
+        y.dim[d] = ckpt_times(y.dim[d], times);
+    }
+    CKPT_TRY(move_to(node, &y, err));
+    const ckpt_reduction r = ckpt_reduction_of_tile(node);
+    node->backward_workspace_bytes = ckpt_reduction_workspace(&r, sizeof(float));
+    node->backward_flop = ckpt_shape_count(&y);
+    return CKPT_OK;
+}
+
+static void gpu_workspace_tile(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    const ckpt_reduction r = ckpt_reduction_of_tile(node);
+    *forward = 0;
+    *backward = ckpt_reduction_workspace(&r, sizeof(float));
+}
+
 const ckpt_op ckpt_op_slice = {
     .name = "slice",
     .formula = "y[..., i, ...] = x[..., start + i step, ...] along axis",
@@ -126,4 +164,16 @@ const ckpt_op ckpt_op_roll = {
     .in_max = 1,
     .accumulates = true,
     .infer = infer_roll,
+};
+
+const ckpt_op ckpt_op_tile = {
+    .name = "tile",
+    .formula = "y[i_0, i_1, ...] = x[i_0 mod n_0, i_1 mod n_1, ...]",
+    .source = "ONNX Tile; numpy.tile",
+    .attrs = tile_attrs,
+    .in_min = 1,
+    .in_max = 1,
+    .accumulates = true,
+    .infer = infer_tile,
+    .gpu_workspace = gpu_workspace_tile,
 };

@@ -60,6 +60,15 @@ static const ckpt_case cases[] = {
     {.op = "pad", IN(F(2, 9000)), AT(LIST("before", 0, 9000), LIST("after", 1, 5000))},
     {.op = "roll", IN(F(3, 33, 21, 17)), AT(LIST("shifts", 3, -4, 5), LIST("axes", 0, 2, 3))},
     {.op = "roll", IN(F(2, 30001)), AT(INT("shifts", 10000), INT("axes", 1))},
+    {.op = "tile", IN(F(1, 203, 33)), AT(LIST("repeats", 5, 1, 1))},
+    {.op = "tile", IN(F(3, 5)), AT(LIST("repeats", 100, 31))},
+    {.op = "sum", IN(F(3, 33, 21, 17)), AT(LIST("axis", 0, 3))},
+    {.op = "sum", IN(F(70001))},
+    {.op = "mean", IN(F(5, 1003, 33)), AT(INT("axis", 1))},
+    {.op = "mean", IN(F(301, 103)), AT(INT("axis", 1))},
+    {.op = "mean", IN(F(5003, 7)), AT(INT("axis", 0))},
+    {.op = "max", IN(F(5, 203, 303)), AT(INT("axis", 1))},
+    {.op = "max", IN(F(301, 103)), AT(LIST("axis", 1))},
     {.op = "upsample", IN(F(2, 13, 17, 11)), AT(INT("scale", 3))},
     {.op = "upsample", IN(F(2, 13, 17, 11)), AT(INT("scale", 2), WORD("mode", "bilinear"))},
     {.op = "lstm_cell", IN(F(33, 65), F(33, 140), F(33, 140)), AT(INT("features", 140))},
@@ -218,9 +227,11 @@ static void check_forward(const trial *t, const both *found, int k)
 {
     for (int64_t i = 0; i < found->count; i++) {
         const double wanted = found->real[i];
-        const float got = found->memory[place(&found->tensor.shape, found->value, i)];
-        CHECK(fabs((double)got - wanted) <= 1e-5 * (1.0 + fabs(wanted)), "%s: output %d, element %lld: %g, wanted %g",
-              t->which->op, k, (long long)i, (double)got, wanted);
+        const int64_t at = place(&found->tensor.shape, found->value, i);
+        const bool whole = found->tensor.dtype == CKPT_INT32;
+        const double got = whole ? ((const int32_t *)(const void *)found->memory)[at] : (double)found->memory[at];
+        CHECK(fabs(got - wanted) <= 1e-5 * (1.0 + fabs(wanted)), "%s: output %d, element %lld: %g, wanted %g",
+              t->which->op, k, (long long)i, got, wanted);
     }
 }
 
