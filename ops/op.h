@@ -106,7 +106,8 @@ typedef struct ckpt_node {
 
     /* Filled by op->infer: */
     uint64_t backward_in, backward_out, backward_saved; /* what backward reads besides output gradients, parameters */
-    bool alias; /* output 0 is input 0 seen under another shape: same memory, no kernel */
+    int64_t id_limit; /* ids, an integer input behind the first, are below it; 0: nothing is said (ckpt_node_limit) */
+    bool alias;       /* output 0 is input 0 seen under another shape: same memory, no kernel */
     ckpt_flop forward_flop, backward_flop;
     /* Memory traffic, for the roofline; left 0: one pass over everything the op touches. A bfloat16 network reads its
      * parameters as bfloat16. */

@@ -203,6 +203,9 @@ int64_t ckpt_node_limit(const ckpt_node *node, int k)
     if (node->op->id_limit > 0) {
         return node->op->id_limit;
     }
+    if (node->id_limit > 0) {
+        return k > 0 ? node->id_limit : 0;
+    }
     if (node->param_count > 0 && node->param[0].tensor.shape.rank == 2) {
         return node->param[0].tensor.shape.dim[0];
     }

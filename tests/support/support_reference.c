@@ -235,6 +235,8 @@ static const struct {
     {"sum", ckpt_reference_sum},
     {"mean", ckpt_reference_mean},
     {"max", ckpt_reference_max},
+    {"gather", ckpt_reference_gather},
+    {"cumsum", ckpt_reference_cumsum},
     {"maxpool2d", ckpt_reference_maxpool2d},
     {"avgpool2d", ckpt_reference_avgpool2d},
     {"adaptive_maxpool2d", ckpt_reference_adaptive_maxpool2d},

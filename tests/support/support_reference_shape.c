@@ -161,3 +161,33 @@ void ckpt_reference_max(const ckpt_reference *r)
         r->saved[0][place] = (double)term;
     }
 }
+
+void ckpt_reference_gather(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape, *const ids = &r->node->in[1].shape;
+    const ckpt_shape *const y = &r->node->out[0].shape;
+    const int axis = axis_of(x, ckpt_node_int(r->node, "axis"));
+    for (int64_t i = 0; i < ckpt_shape_count(y); i++) {
+        int64_t at[CKPT_RANK_MAX], from[CKPT_RANK_MAX];
+        index_of(y, i, at);
+        for (int d = 0; d < x->rank; d++) {
+            from[d] = at[d < axis ? d : d + ids->rank - 1];
+        }
+        from[axis] = (int64_t)r->in[1][number_of(ids, at + axis)];
+        r->out[0][i] = r->in[0][number_of(x, from)];
+    }
+}
+
+void ckpt_reference_cumsum(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape;
+    const int axis = axis_of(x, ckpt_node_int(r->node, "axis"));
+    for (int64_t i = 0; i < ckpt_shape_count(x); i++) {
+        int64_t at[CKPT_RANK_MAX];
+        index_of(x, i, at);
+        r->out[0][i] = r->in[0][i];
+        if (at[axis]-- > 0) {
+            r->out[0][i] += r->out[0][number_of(x, at)];
+        }
+    }
+}
