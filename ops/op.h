@@ -145,12 +145,13 @@ struct ckpt_op {
      * false, the device stages the result in extra workspace and adds. */
     bool accumulates;
     bool gpu_accumulates; /* likewise of the GPU's kernels alone */
-    /* Backward gives every input the gradient of output 0 as it is: on a GPU one buffer may then stand for several
+    /* Backward gives every input of output 0's shape its gradient as it is: on a GPU one buffer may then stand for several
      * gradients, and nothing is copied (ops/lowering/lower_pass.c). */
     bool passes_gradient;
     bool planned_only; /* no kernel exists: opaque */
     bool view;         /* always an alias (ckpt_node): no kernel is needed */
-    uint64_t inplace;  /* bit k: output 0 may overwrite input k (same bytes, read element by element) */
+    /* Bit k: output 0 may overwrite input k (read element by element), where ckpt_node_inplace says so. */
+    uint64_t inplace;
     /* Bit k: grad_in[k] may overwrite in[k], which backward_in declares, when it is the only gradient of an input that
      * is wanted and it is written, not added (each element or row of in[k] is read before it is written). */
     uint64_t backward_inplace;
@@ -274,6 +275,8 @@ int64_t ckpt_gpu_pitch(int64_t row, ckpt_dtype dtype);
 ckpt_bytes ckpt_param_bytes(const ckpt_param *param);
 /* Integer input k takes values from 0 to below this: rows of an embedding, classes of a loss, 2 of a mask; 0: anything. */
 int64_t ckpt_node_limit(const ckpt_node *node, int k);
+/* May output 0 overwrite input k: the op allows it, and both have as many elements, in the same order in memory. */
+bool ckpt_node_inplace(const ckpt_node *node, int k);
 /* Do this node's kernels add to a gradient by themselves, without staging? */
 bool ckpt_node_accumulates(const ckpt_node *node);
 /* Saved tensors that forward writes; `way` NULL: in the own way. */

@@ -222,6 +222,13 @@ static ckpt_bytes param_read_bytes(const ckpt_node *node, int k)
     return ckpt_times(ckpt_shape_count(&node->param[k].tensor.shape), ckpt_dtype_bytes(node->dtype));
 }
 
+bool ckpt_node_inplace(const ckpt_node *node, int k)
+{
+    const ckpt_tensor *const x = &node->in[k], *const y = &node->out[0];
+    return (node->op->inplace >> k & 1) != 0 && ckpt_tensor_bytes(x) == ckpt_tensor_bytes(y) &&
+           (x->shape.rank == 4) == (y->shape.rank == 4);
+}
+
 bool ckpt_node_accumulates(const ckpt_node *node)
 {
     return node->op->accumulates || (node->op->gpu_accumulates && node->threads == CKPT_ON_GPU);

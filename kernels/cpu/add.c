@@ -1,13 +1,25 @@
 /* Sum of two or more tensors. Inputs are added in order, a block at a time, so that each is read once. Backward passes
- * the gradient to the inputs in increasing order, because two of them may be one buffer. */
+ * the gradient to the inputs in increasing order, because two of them may be one buffer. Two inputs may broadcast. */
 #include <string.h>
 
+#include "kernels/cpu/broadcast.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
+
+#define SUM(dy, a, b) ((a) + (b))
+CKPT_BROADCAST_LOOP(sum_row, SUM)
+
+static bool broadcasts(const ckpt_node *node)
+{
+    return !ckpt_shape_equal(&node->in[0].shape, &node->in[1].shape);
+}
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
+    if (broadcasts(args->node)) {
+        ckpt_broadcast_forward(args, sum_row);
+        return CKPT_OK;
+    }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
     const int inputs = args->node->in_count;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
@@ -39,6 +51,10 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
+    if (broadcasts(args->node)) {
+        ckpt_broadcast_backward(args, (ckpt_broadcast_loop *const[2]){NULL, NULL});
+        return CKPT_OK;
+    }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
@@ -61,6 +77,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 
 const ckpt_kernel ckpt_cpu_add = {
     .op = "add",
+    .workspace = ckpt_broadcast_kernel_workspace,
     .forward = forward,
     .backward = backward,
 };

@@ -1,7 +1,7 @@
 /* Sum of two or more tensors, added in the order of the inputs. Forward reads n tensors and writes one, for n - 1 FLOP
  * an element; backward reads the gradient once and writes n tensors (and reads those it adds to). Both are bound by
- * memory. */
-#include "kernels/cuda/device.cuh"
+ * memory. Two inputs of different shapes are broadcast. */
+#include "kernels/cuda/broadcast.cuh"
 
 namespace
 {
@@ -15,6 +15,21 @@ struct add_gradients {
     int count;
     uint64_t adds;
     void *at[CKPT_IN_MAX]; /* NULL: not wanted */
+};
+
+struct sum {
+    enum { READS = 0 };
+    static __device__ float value(float a, float b)
+    {
+        return a + b;
+    }
+    static __device__ float slope(int k, float dy, float a, float b)
+    {
+        (void)k;
+        (void)a;
+        (void)b;
+        return dy;
+    }
 };
 } // namespace
 
@@ -68,13 +83,32 @@ __global__ void __launch_bounds__(ITEM_THREADS) add_backward(int64_t packs, cons
     }
 }
 
+static bool broadcasts(const ckpt_node *node)
+{
+    return !ckpt_shape_equal(&node->in[0].shape, &node->in[1].shape);
+}
+
+/* Equal shapes are worked on in packs of 16 bytes whatever their rows. */
+static int64_t forward_width(const ckpt_node *node)
+{
+    return broadcasts(node) ? broadcast_forward_width(node) : 8;
+}
+static int64_t backward_width(const ckpt_node *node)
+{
+    return broadcasts(node) ? broadcast_backward_width(node) : 8;
+}
+
 template <typename T> static int64_t packs_in(const ckpt_kernel_args *args)
 {
     return packs_of<T>(ckpt_shape_count(&args->node->in[0].shape));
 }
 
-template <typename T> static void start_forward(const ckpt_kernel_args *args)
+template <typename T, int V> static void start_forward(const ckpt_kernel_args *args)
 {
+    if (broadcasts(args->node)) {
+        start_broadcast_forward<T, V, sum>(args);
+        return;
+    }
     add_inputs x = {.count = args->node->in_count};
     for (int k = 0; k < x.count; k++) {
         x.at[k] = args->in[k];
@@ -82,8 +116,12 @@ template <typename T> static void start_forward(const ckpt_kernel_args *args)
     CKPT_LAUNCH_ITEMS(cuda_of(args), add_forward<T>, packs_in<T>(args), x, (T *)args->out[0]);
 }
 
-template <typename T> static void start_backward(const ckpt_kernel_args *args)
+template <typename T, int V> static void start_backward(const ckpt_kernel_args *args)
 {
+    if (broadcasts(args->node)) {
+        start_broadcast_backward<T, V, sum>(args);
+        return;
+    }
     add_gradients dx = {.count = args->node->in_count, .adds = args->grad_in_adds};
     for (int k = 0; k < dx.count; k++) {
         dx.at[k] = args->grad_in[k];
@@ -94,6 +132,7 @@ template <typename T> static void start_backward(const ckpt_kernel_args *args)
 /* ckpt_cuda_add is the device's own sum (sum.cu). */
 extern "C" const ckpt_kernel ckpt_cuda_op_add = {
     .op = "add",
-    .forward = CKPT_TYPED(start_forward),
-    .backward = CKPT_TYPED(start_backward),
+    .workspace = op_workspace,
+    .forward = CKPT_WIDE(forward_width, start_forward),
+    .backward = CKPT_WIDE(backward_width, start_backward),
 };

@@ -98,7 +98,7 @@ static ckpt_code add_results(ckpt_lowering *l, const ckpt_node *node, ckpt_colle
     return CKPT_OK;
 }
 
-/* In-place pairs: output 0 may overwrite an input of the same size that is no model input. The sizes are those before
+/* In-place pairs: output 0 may overwrite an input of the same elements that is no model input. The sizes are those before
  * rounding, for a gate and a small image may both fill one line. Whether the input is still needed is for the plan to
  * decide. */
 static ckpt_code add_inplace(const ckpt_lowering *l, const ckpt_node *node, ckpt_graph_op *op, ckpt_err *err)
@@ -111,8 +111,7 @@ static ckpt_code add_inplace(const ckpt_lowering *l, const ckpt_node *node, ckpt
     ckpt_collected seen = {.count = 0};
     for (int k = 0; k < node->in_count; k++) {
         const int in = *ckpt_lower_value(l, node->in_value[k]);
-        const bool may = (node->op->inplace >> k & 1) != 0 && in >= 0 &&
-                         ckpt_tensor_bytes(&node->in[k]) == ckpt_tensor_bytes(&node->out[0]);
+        const bool may = in >= 0 && ckpt_node_inplace(node, k);
         const int before = seen.count;
         if (may) {
             ckpt_lower_collect(&seen, in);

@@ -27,13 +27,15 @@ static int find_adder(const ckpt_lowering *l, const ckpt_node *node, int storage
     return -1;
 }
 
-/* Is the gradient of input k still unwritten, is it of this stage alone (one that is sent back is read only after those
- * before it), and does no other input have the same storage? */
+/* Is the gradient of input k still unwritten and of the output's shape (one that was stretched is summed), is it of this
+ * stage alone (one that is sent back is read only after those before it), and does no other input have the same
+ * storage? */
 static bool is_free(const ckpt_lowering *l, const ckpt_node *node, int k)
 {
     const ckpt_value *const value = l->network->value;
     const int storage = value[node->in_value[k]].storage;
-    bool is = (node->grad_in >> k & 1) != 0 && *ckpt_lower_grad(l, storage) < 0 && l->route_of[storage] < 0;
+    bool is = (node->grad_in >> k & 1) != 0 && *ckpt_lower_grad(l, storage) < 0 && l->route_of[storage] < 0 &&
+              ckpt_shape_equal(&node->in[k].shape, &node->out[0].shape);
     for (int i = 0; i < node->in_count; i++) {
         is = is && (i == k || value[node->in_value[i]].storage != storage);
     }

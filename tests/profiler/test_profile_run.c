@@ -149,6 +149,7 @@ static void plans_from_a_profile_run(void **state)
         const char *file, *set;
     } model[] = {
         {"tests/models/resnet-small.json", ""},
+        {"tests/models/pointwise-small.json", ""},
         {"models/byte-gpt.json", "batch=2 tokens=8 hidden=16 blocks=2 heads=2 vocabulary=32"},
         {"models/lstm.json", "batch=2 hidden=8"},
     };

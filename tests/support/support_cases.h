@@ -9,8 +9,9 @@
 typedef enum ckpt_fill {
     CKPT_FILL_SMOOTH,   /* -1..1, at least 0.05 away from 0, where relu has its kink */
     CKPT_FILL_WIDE,     /* -4..10, at least 0.05 away from 0 and 6, the kinks of relu6 */
+    CKPT_FILL_LARGE,    /* 0.5..1.5 of either sign: for divisors */
     CKPT_FILL_DISTINCT, /* a permutation of equally spaced numbers: no two maxima tie */
-    CKPT_FILL_SHARES,   /* 0.05..1: for probabilities */
+    CKPT_FILL_SHARES,   /* 0.05..1: for probabilities and roots */
 } ckpt_fill;
 
 typedef struct ckpt_case_input {

@@ -144,11 +144,12 @@ ckpt_layer *test_layer(test_model *m, const char *name, const char *op, const ch
                           .tie = -1,
                           .stage = -1,
                           .at = {.line = index + 10, .column = 5}};
-    for (char *word = next_word(m, &in); word != NULL; word = next_word(m, &in)) {
+    const bool none = strcmp(in, "-") == 0;
+    for (char *word = none ? NULL : next_word(m, &in); word != NULL; word = next_word(m, &in)) {
         assert_in_range(layer->in_count, 0, TEST_REFS - 1);
         ref[layer->in_count++] = find_ref(m, word);
     }
-    if (layer->in_count == 0 && (index > 0 || m->model.input_count > 0)) {
+    if (!none && layer->in_count == 0 && (index > 0 || m->model.input_count > 0)) {
         ref[0].layer = index - 1; /* of layer 0: -1, the first input */
         layer->in_count = 1;
     }

@@ -28,7 +28,7 @@ void test_model_init(test_model *m);
 void test_model_rows(test_model *m, int64_t rows, int64_t columns);
 void test_model_fini(test_model *m);
 void test_input(test_model *m, const char *name, ckpt_dtype dtype, int rank, const int64_t *dim);
-/* `in`: "a b:1", separated by spaces; "": the layer before, or input 0. */
+/* `in`: "a b:1", separated by spaces; "": the layer before, or input 0; "-": none. */
 ckpt_layer *test_layer(test_model *m, const char *name, const char *op, const char *in, const char *attrs);
 void test_optimizer(test_model *m, const char *name, const char *attrs);
 

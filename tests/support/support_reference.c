@@ -120,22 +120,148 @@ static void dropout(const ckpt_reference *r)
     }
 }
 
+/* The element of input k that numpy's rule lays on this index of the output. */
+static double stretched(const ckpt_reference *r, int k, const int64_t *at)
+{
+    const ckpt_shape *const x = &r->node->in[k].shape;
+    int64_t own[CKPT_RANK_MAX] = {0};
+    for (int d = 0; d < x->rank; d++) {
+        own[d] = x->dim[d] == 1 ? 0 : at[r->node->out[0].shape.rank - x->rank + d];
+    }
+    return r->in[k][position(x, own)];
+}
+
+static void broadcast(const ckpt_reference *r, double (*combine)(double a, double b))
+{
+    walk w = {&r->node->out[0].shape, {0}};
+    for (int64_t i = 0; i < ckpt_shape_count(w.shape); i++, walk_next(&w)) {
+        r->out[0][i] = combine(stretched(r, 0, w.at), stretched(r, 1, w.at));
+    }
+}
+
+static double sum_of(double a, double b)
+{
+    return a + b;
+}
+
+static double difference_of(double a, double b)
+{
+    return a - b;
+}
+
+static double product_of(double a, double b)
+{
+    return a * b;
+}
+
+static double quotient_of(double a, double b)
+{
+    return a / b;
+}
+
+static void sub(const ckpt_reference *r)
+{
+    broadcast(r, difference_of);
+}
+
+static void mul(const ckpt_reference *r)
+{
+    broadcast(r, product_of);
+}
+
+static void divide(const ckpt_reference *r)
+{
+    broadcast(r, quotient_of);
+}
+
+static void scale(const ckpt_reference *r)
+{
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = ckpt_node_float(r->node, "factor") * r->in[0][i] + ckpt_node_float(r->node, "offset");
+    }
+}
+
+static double hardswish_of(const ckpt_node *node, double x)
+{
+    (void)node;
+    return x * fmin(fmax(x + 3, 0), 6) / 6;
+}
+
+static double elu_of(const ckpt_node *node, double x)
+{
+    return x > 0 ? x : ckpt_node_float(node, "alpha") * (exp(x) - 1);
+}
+
+static double leaky_relu_of(const ckpt_node *node, double x)
+{
+    return x > 0 ? x : ckpt_node_float(node, "negative_slope") * x;
+}
+
+static double softplus_of(const ckpt_node *node, double x)
+{
+    const double beta = ckpt_node_float(node, "beta");
+    return beta * x > ckpt_node_float(node, "threshold") ? x : log1p(exp(beta * x)) / beta;
+}
+
+static double exp_of(const ckpt_node *node, double x)
+{
+    (void)node;
+    return exp(x);
+}
+
+static double pow_of(const ckpt_node *node, double x)
+{
+    return pow(x, ckpt_node_float(node, "exponent"));
+}
+
+static const struct {
+    const char *op;
+    double (*of)(const ckpt_node *node, double x);
+} functions[] = {
+    {"hardswish", hardswish_of}, {"elu", elu_of}, {"leaky_relu", leaky_relu_of},
+    {"softplus", softplus_of},   {"exp", exp_of}, {"pow", pow_of},
+};
+
+static void function(const ckpt_reference *r)
+{
+    size_t f = 0;
+    while (strcmp(functions[f].op, r->node->op->name) != 0) {
+        f++;
+    }
+    for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
+        r->out[0][i] = functions[f].of(r->node, r->in[0][i]);
+    }
+}
+
+static void drop_path(const ckpt_reference *r)
+{
+    const ckpt_shape *const shape = &r->node->out[0].shape;
+    const int64_t each = ckpt_shape_count(shape) / shape->dim[0];
+    const double p = ckpt_node_float(r->node, "p");
+    for (int64_t i = 0; i < ckpt_shape_count(shape); i++) {
+        const uint64_t example = (uint64_t)(i / each);
+        const uint32_t word = ckpt_reference_philox(r->seed, r->step, (uint32_t)r->node->index, 0, example);
+        const double factor = r->evaluating ? 1 : ckpt_reference_keeps(word, p) ? 1 / (1 - p) : 0;
+        r->out[0][i] = factor * r->in[0][i];
+    }
+}
+
+static void parameter(const ckpt_reference *r)
+{
+    memcpy(r->out[0], r->param[0], (size_t)ckpt_shape_count(&r->node->out[0].shape) * sizeof(double));
+}
+
 static void add(const ckpt_reference *r)
 {
+    if (r->node->in_count == 2) {
+        broadcast(r, sum_of);
+        return;
+    }
     for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
         r->out[0][i] = 0;
         for (int k = 0; k < r->node->in_count; k++) {
             r->out[0][i] += r->in[k][i];
         }
-    }
-}
-
-static void mul(const ckpt_reference *r)
-{
-    const int64_t count = ckpt_shape_count(&r->node->in[0].shape);
-    const int64_t each = count / ckpt_shape_count(&r->node->in[1].shape); /* pixels that share one factor, or 1 */
-    for (int64_t i = 0; i < count; i++) {
-        r->out[0][i] = r->in[0][i] * r->in[1][i / each];
     }
 }
 
@@ -222,7 +348,18 @@ static const struct {
     {"relative_bias", ckpt_reference_relative_bias},
     {"window_mask", ckpt_reference_window_mask},
     {"add", add},
+    {"sub", sub},
     {"mul", mul},
+    {"div", divide},
+    {"scale", scale},
+    {"parameter", parameter},
+    {"hardswish", function},
+    {"elu", function},
+    {"leaky_relu", function},
+    {"softplus", function},
+    {"exp", function},
+    {"pow", function},
+    {"drop_path", drop_path},
     {"concat", concat},
     {"split", split},
     {"reshape", reshape},

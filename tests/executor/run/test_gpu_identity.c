@@ -148,6 +148,11 @@ static void bert(void **state)
                  " auto recompute-only joint ", "float32", "bfloat16");
 }
 
+static void pointwise(void **state)
+{
+    check_on_all("tests/models/pointwise-small.json", "", " recompute-all joint ", "bfloat16", "float32");
+}
+
 static void resnet(void **state)
 {
     check_on_all("tests/models/resnet-small.json", "", " recompute-only joint ", "bfloat16", "float32");
@@ -172,8 +177,8 @@ static int open_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked), cmocka_unit_test(bert), cmocka_unit_test(resnet),
-        cmocka_unit_test(unet),   cmocka_unit_test(lstm),
+        cmocka_unit_test(forked), cmocka_unit_test(bert), cmocka_unit_test(pointwise),
+        cmocka_unit_test(resnet), cmocka_unit_test(unet), cmocka_unit_test(lstm),
     };
     return cmocka_run_group_tests(tests, open_devices, ckpt_gpus_close);
 }

@@ -115,6 +115,12 @@ static void densenet(void **state)
     check_model("models/densenet-bc-100-12-dropout.json", "batch=4 size=8 growth=4 layers=2");
 }
 
+/* layers that read nothing, broadcasting */
+static void pointwise(void **state)
+{
+    check_model("tests/models/pointwise-small.json", "");
+}
+
 static void resnet(void **state)
 {
     check_model("tests/models/resnet-small.json", "");
@@ -144,8 +150,9 @@ int main(void)
 {
     budgets = (int)ckpt_test_rounds(BUDGETS, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked), cmocka_unit_test(byte_gpt), cmocka_unit_test(bert), cmocka_unit_test(densenet),
-        cmocka_unit_test(resnet), cmocka_unit_test(lstm),     cmocka_unit_test(unet), cmocka_unit_test(tied_head),
+        cmocka_unit_test(forked),   cmocka_unit_test(byte_gpt),  cmocka_unit_test(bert),
+        cmocka_unit_test(densenet), cmocka_unit_test(pointwise), cmocka_unit_test(resnet),
+        cmocka_unit_test(lstm),     cmocka_unit_test(unet),      cmocka_unit_test(tied_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,22 @@ static const ckpt_case cases[] = {
     {.op = "cross_entropy", IN(F(3, 21, 29, 31), IDS(21, 3, 29, 31)), .ignores = true},
     {.op = "nll_loss", IN(F(301, 103), IDS(103, 301))},
     {.op = "mse", .in_count = 2, IN(F(5, 8193))},
+    {.op = "mul", IN(F(3, 77, 29, 31), F(1, 77, 1, 1))},
+    {.op = "mul", IN(F(3, 77, 29, 31), F(3, 1, 29, 31))},
+    {.op = "mul", IN(F(3, 77, 29, 31), F(77, 29, 31))},
+    {.op = "add", IN(F(7, 301, 97), F(97))},
+    {.op = "add", IN(F(301, 1, 97), F(7, 1))},
+    {.op = "sub", IN(F(3, 7001), F(1))},
+    {.op = "sub", IN(F(5, 8193), F(5, 1))},
+    {.op = "scale", IN(F(5, 8193)), AT(REAL("factor", 0.7), REAL("offset", 0.1))},
+    {.op = "hardswish", IN(F(5, 8193))},
+    {.op = "elu", IN(F(5, 8193)), AT(REAL("alpha", 1.5))},
+    {.op = "leaky_relu", IN(F(5, 8193))},
+    {.op = "softplus", IN(F(5, 8193)), AT(REAL("beta", 2))},
+    {.op = "exp", IN(F(5, 8193))},
+    {.op = "pow", IN(F(5, 8193)), AT(REAL("exponent", 3))},
+    {.op = "drop_path", IN(F(5, 8193)), AT(REAL("p", 0.5))},
+    {.op = "parameter", .in_count = CKPT_CASE_NONE, AT(LIST("shape", 5, 8193))},
 };
 /* clang-format on */
 

@@ -101,10 +101,11 @@ static void compare_forward(ckpt_gpu_case *c, const char *what, bool with_saved)
     }
 }
 
-/* Dropout draws the CPU's mask: zeros in the same places. */
+/* Dropout and drop_path draw the CPU's mask: zeros in the same places. */
 static void check_mask(ckpt_gpu_case *c)
 {
-    for (int64_t i = 0; strcmp(c->test->op, "dropout") == 0 && i < c->out[0].count; i++) {
+    const bool draws = strcmp(c->test->op, "dropout") == 0 || strcmp(c->test->op, "drop_path") == 0;
+    for (int64_t i = 0; draws && i < c->out[0].count; i++) {
         if ((c->out[0].value[i] == 0.0f) != (c->out[0].want[i] == 0.0f)) {
             ckpt_gpu_report(c, "element %lld is %g, the CPU's mask gives %g", (long long)i, (double)c->out[0].value[i],
                             (double)c->out[0].want[i]);
@@ -132,7 +133,7 @@ static void check_forward(ckpt_gpu_case *c)
     ckpt_gpu_forward(c, &recomputed);
     check_bits(c, "running again", bits, length, false);
     for (int k = 0; k < node->in_count; k++) {
-        if ((node->op->inplace >> k & 1) != 0 && c->in[k].bytes == c->out[0].bytes) {
+        if (ckpt_node_inplace(node, k)) {
             const ckpt_run inplace = {.inplace = 1 + k};
             ckpt_gpu_forward(c, &inplace);
             check_bits(c, "running in place", bits, length, false);

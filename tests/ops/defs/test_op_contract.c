@@ -67,7 +67,7 @@ static void check_forward(ckpt_bench *bench)
     ckpt_bench_forward(bench, &recomputed);
     check_bits(bench, "running again", bits, ckpt_bench_snapshot(bench, false, &length), length);
     for (int k = 0; k < node->in_count; k++) {
-        if (((node->op->inplace >> k) & 1) == 0 || bench->in[k].bytes != bench->out[0].bytes) {
+        if (!ckpt_node_inplace(node, k)) {
             continue;
         }
         const ckpt_run inplace = {.inplace = 1 + k};
@@ -269,7 +269,7 @@ static void check_forward_ways(ckpt_bench *bench)
                 saved[k] = (way->saved & node->way_saved) >> k & 1 ? copy_saved(bench, k) : NULL;
             }
         }
-        if (node->in_count > 0 && (node->op->inplace & 1) != 0 && bench->in[0].bytes == bench->out[0].bytes) {
+        if (node->in_count > 0 && ckpt_node_inplace(node, 0)) {
             ckpt_bench_forward(bench, &(ckpt_run){.inplace = 1, .way = way});
             check_bits(bench, "another way in place", bits, ckpt_bench_snapshot(bench, false, &length), length);
         }
