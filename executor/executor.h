@@ -20,6 +20,7 @@
 #include "executor/run/predictions.h"
 #include "executor/state/section.h"
 #include "kernels/device.h"
+#include "ops/import/weights.h"
 #include "ops/lowering/network.h"
 #include "ranks/ranks.h"
 
@@ -143,6 +144,13 @@ CKPT_MUST_USE ckpt_code ckpt_executor_statistic(ckpt_executor *executor, int nod
  * average; a second call undoes it, which training wants before it goes on. Parameters that no gradient reaches have no
  * average and stay. Errors: CKPT_BAD_INPUT (no average, no step done, a sharded optimizer, whose ranks have parts of it). */
 CKPT_MUST_USE ckpt_code ckpt_executor_swap_average(ckpt_executor *executor, ckpt_err *err);
+
+/* Sets all parameters and statistics from files that were opened for this network, on every rank those that are there. */
+CKPT_MUST_USE ckpt_code ckpt_executor_weights_set(ckpt_executor *executor, const ckpt_weights *weights, ckpt_err *err);
+/* Writes them by ckpt_weights_write; rank 0 does, which must have all of them: no pipeline stages. Statistics are those of
+ * replica 0. */
+CKPT_MUST_USE ckpt_code ckpt_executor_weights_write(ckpt_executor *executor, const char *path, ckpt_dtype dtype,
+                                                    ckpt_err *err);
 
 /* Training state: weights, optimizer, statistics (of replica 0), step (from which the data's position follows), seed,
  * what the data are, batches per step. Collective: rank 0 writes one file, of the same form for every scheme, and every

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/formats/machine.h"
+#include "ops/import/model_file.h"
 #include "ops/lowering/staged.h"
 
 ckpt_code ckpt_document_open(const ckpt_document *document, const char *kind, ckpt_json **json, ckpt_item *root,
@@ -153,6 +154,9 @@ static ckpt_code read_item(const ckpt_item *root, const ckpt_options *o, ckpt_ar
 {
     ckpt_item member;
     const char *format = NULL;
+    if (ckpt_config_is(root)) {
+        return ckpt_config_item(root, o->set, o->set_count, out, model, err);
+    }
     CKPT_TRY(ckpt_item_need(root, "format", &member, err));
     CKPT_TRY(ckpt_item_text(&member, out, &format, err));
     if (strncmp(format, "ckpt-model/", 11) == 0) {

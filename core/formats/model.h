@@ -72,6 +72,7 @@ typedef struct ckpt_model_group {
 typedef struct ckpt_model {
     const char *source; /* file name, for messages */
     const char *name;
+    const char *family;  /* whose names its weights have in files (ops/import); NULL: its own, "layer.parameter" */
     ckpt_dtype dtype;    /* of activations: float32 or bfloat16 */
     const ckpt_var *var; /* after --set */
     int var_count;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ops/import/model_file.h"
 #include "planner/replay/replay.h"
 #include "programs/cli/cli.h"
 #include "programs/cli/settle.h"
@@ -24,7 +25,7 @@ static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err 
 {
     ckpt_train_options *const options = &training->options;
     const ckpt_model *model = NULL;
-    CKPT_TRY(ckpt_model_read(options->model, options->set, options->set_count, &training->arena, &model, err));
+    CKPT_TRY(ckpt_model_file_read(options->model, options->set, options->set_count, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_rate(model, options->lr, options->schedule, &training->arena, &model, err));
     CKPT_TRY(ckpt_train_find_plan(training, err));
@@ -105,6 +106,15 @@ static ckpt_code print_end(ckpt_training *training, const char *weights, ckpt_er
     return print(&text, ckpt_train_say_end(training, weights, &text, err), err);
 }
 
+static ckpt_code export_weights(ckpt_training *training, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    if (options->export == NULL || training->stopped) {
+        return CKPT_OK;
+    }
+    return ckpt_executor_weights_write(training->executor, options->export, options->export_dtype, err);
+}
+
 static ckpt_code finish(ckpt_training *training, ckpt_err *err)
 {
     char digest[CKPT_DIGEST_TEXT];
@@ -116,6 +126,7 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
     CKPT_TRY(ckpt_footprint_read(training->device, training->plan->static_bytes, training->plan->arena_bytes,
                                  &training->end, err));
     CKPT_TRY(ckpt_train_write_trace(training, err));
+    CKPT_TRY(export_weights(training, err));
     CKPT_TRY(ckpt_loss_log_close(&training->log, err));
     CKPT_TRY(ckpt_event_log_close(&training->events, err));
     return print_end(training, weights, err);

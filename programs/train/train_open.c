@@ -145,6 +145,16 @@ static ckpt_code resume(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* All of the file is looked at before the device's memory is filled from it. */
+static ckpt_code init(ckpt_training *training, ckpt_err *err)
+{
+    ckpt_weights *weights = NULL;
+    CKPT_TRY(ckpt_weights_open(training->lowered->network, training->options.init, &weights, err));
+    const ckpt_code code = ckpt_executor_weights_set(training->executor, weights, err);
+    ckpt_weights_close(weights);
+    return code;
+}
+
 /* Finds out before the training whether files can be written. Rank 0 has state and log. */
 static ckpt_code probe(ckpt_training *training, ckpt_err *err)
 {
@@ -164,6 +174,14 @@ static ckpt_code probe(ckpt_training *training, ckpt_err *err)
     if (options->tensorboard != NULL) {
         CKPT_TRY(ckpt_event_log_open(&training->events, options->tensorboard, err));
     }
+    if (options->export != NULL && training->plan->scheme.stages > 1) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "--export: pipeline stages have the weights on several ranks: --save a state and --resume it on one");
+    }
+    if (options->export != NULL) {
+        CKPT_TRY(ckpt_file_probe(options->export, err));
+    }
     return options->log == NULL ? CKPT_OK
                                 : ckpt_loss_log_open(&training->log, options->log, options->resume != NULL,
                                                      training->first_step, ckpt_executor_loss(training->executor), err);
@@ -174,6 +192,9 @@ ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ck
     const ckpt_train_options *const options = &training->options;
     if (options->resume != NULL) {
         CKPT_TRY(resume(training, err));
+    }
+    if (options->init != NULL) {
+        CKPT_TRY(init(training, err));
     }
     training->first_step = ckpt_executor_steps(training->executor);
     ckpt_train_note_state(training, options->resume, training->first_step);

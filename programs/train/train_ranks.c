@@ -164,6 +164,7 @@ static void add_request(const ckpt_training *training, ckpt_text *text)
     CKPT_JSON_INTS(&w, {"steps", options->steps}, {"save_every", options->save_every}, {"evaluate", options->evaluate});
     ckpt_json_put_bool(&w, "save", options->save != NULL);
     ckpt_json_put_bool(&w, "resume", options->resume != NULL);
+    ckpt_json_put_bool(&w, "init", options->init != NULL);
     ckpt_json_put_bool(&w, "no_digest", options->no_digest);
     ckpt_json_end(&w);
 }

@@ -43,6 +43,10 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"save-every", 0, "N", "write it after every N steps, too"},
     {"resume", 0, "FILE",
      "continue from a training state with as many batches in a step; the number of ranks may differ"},
+    {"init", 0, "FILE",
+     "start from these weights instead of random ones: model.safetensors, or model.safetensors.index.json of several"},
+    {"export", 0, "FILE", "write the weights at the end as safetensors, under the names that --init takes"},
+    {"export-dtype", 0, "float32|bfloat16", "what --export writes (float32)"},
     {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},
     {"generate", 0, "N",
      "train nothing: print N tokens of a language model; bytes, or numbers with more than 256 classes"},
@@ -70,7 +74,8 @@ static int check_kind(const ckpt_cli *cli, ckpt_train_options *options)
         const char *name;
     } trains[] = {{options->save != NULL, "save"},         {options->log != NULL, "log"},
                   {options->trace != NULL, "trace"},       {options->tensorboard != NULL, "tensorboard"},
-                  {options->validate != NULL, "validate"}, {options->steps >= 0, "steps"}},
+                  {options->validate != NULL, "validate"}, {options->export != NULL, "export"},
+                  {options->steps >= 0, "steps"}},
       validates[] = {{options->validate_every > 0, "validate-every"},
                      {options->validate_batches > 0, "validate-batches"},
                      {options->save_best != NULL, "save-best"},
@@ -111,6 +116,27 @@ static int check_kind(const ckpt_cli *cli, ckpt_train_options *options)
     return 0;
 }
 
+/* 0, or the program's exit code + 1. */
+static int settle_weights(const ckpt_cli *cli, ckpt_train_options *options)
+{
+    const char *const as = options->export_as;
+    if (options->init != NULL && options->resume != NULL) {
+        return 1 + ckpt_cli_usage(cli, "--resume has weights of its own: --init is for a new training");
+    }
+    if (as != NULL && options->export == NULL) {
+        return 1 + ckpt_cli_usage(cli, "--export-dtype needs --export FILE");
+    }
+    if (as != NULL && strcmp(as, "float32") != 0 && strcmp(as, "bfloat16") != 0) {
+        return 1 + ckpt_cli_usage(cli, "--export-dtype is \"%s\", wanted float32 or bfloat16", as);
+    }
+    options->export_dtype = as != NULL && strcmp(as, "bfloat16") == 0 ? CKPT_BFLOAT16 : CKPT_FLOAT32;
+    if (ckpt_train_is_dash(options->init) || ckpt_train_is_dash(options->export)) {
+        return 1 + ckpt_cli_usage(cli, "--%s needs a file, which - is not",
+                                  ckpt_train_is_dash(options->init) ? "init" : "export");
+    }
+    return 0;
+}
+
 int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
 {
     const int64_t many = INT64_C(1) << 31;
@@ -139,6 +165,9 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"patience", .number = &options->patience, .low = 1, .high = many},
         {"generate", .number = &options->generate, .low = 1, .high = 1 << 24},
         {"top-k", .number = &options->top_k, .low = 1, .high = many},
+        {"init", .text = &options->init},
+        {"export", .text = &options->export},
+        {"export-dtype", .text = &options->export_as},
         {"steps", .number = &options->steps, .high = many},
         {"seed", .number = &options->seed, .high = INT64_MAX},
         {"threads", .number = &options->threads, .low = 1, .high = CKPT_THREADS_MAX},
@@ -188,6 +217,10 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
     }
     if (options->reserve != NULL && options->budget == NULL) {
         return 1 + ckpt_cli_usage(cli, "--reserve needs --budget SIZE");
+    }
+    const int kept = settle_weights(cli, options);
+    if (kept > 0) {
+        return kept;
     }
     if (ckpt_train_is_dash(options->save) || ckpt_train_is_dash(options->log) ||
         ckpt_train_is_dash(options->save_best)) {

@@ -11,6 +11,8 @@
 typedef struct ckpt_train_options {
     const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
     const char *validate, *save_best, *tensorboard, *prompt, *temperature_text, *lr, *schedule;
+    const char *init, *export, *export_as;
+    ckpt_dtype export_dtype; /* from `export_as` */
     const char **set;
     int set_count;
     int64_t steps, seed, threads, save_every, evaluate; /* steps and seed -1, the others 0: not given */

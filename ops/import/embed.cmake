@@ -1,0 +1,16 @@
+# cmake -DOUTPUT=x.c -DFOLDER=ops/import/families -P embed.cmake: the families' files as C arrays, so that what is
+# installed needs no file beside it.
+file(GLOB files ${FOLDER}/*.json)
+list(SORT files)
+set(text "/* Written by the build from ops/import/families/. */\n#include \"ops/import/family_impl.h\"\n\n")
+set(table "")
+foreach(file IN LISTS files)
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," hex "${hex}")
+  string(APPEND text "static const char ${name}[] = {\n${hex}0};\n")
+  string(APPEND table "    {\"${name}\", ${name}, sizeof ${name} - 1},\n")
+endforeach()
+string(APPEND text "const ckpt_family_file ckpt_family_files[] = {\n${table}    {0},\n};\n")
+file(WRITE ${OUTPUT} "${text}")
