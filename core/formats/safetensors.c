@@ -36,8 +36,8 @@ static const struct {
     const char *name;
     int bytes;
 } types[] = {
-    {"BOOL", 1}, {"U8", 1},  {"I8", 1},   {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-    {"BF16", 2}, {"I32", 4}, {"U32", 4},  {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}, {"C64", 8},
+    {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+    {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}, {"C64", 8},
 };
 
 static ckpt_code no_memory(const char *path, ckpt_err *err)
@@ -115,7 +115,8 @@ static ckpt_code read_offsets(const ckpt_item *object, const shard *s, ckpt_safe
     int64_t offset[2] = {0, 0};
     CKPT_TRY(ckpt_need_array(object, "data_offsets", &array, &count, err));
     if (count != 2) {
-        return ckpt_item_fail(&array, err, "found %d offsets, wanted the first byte and the one behind the last", count);
+        return ckpt_item_fail(&array, err, "found %d offsets, wanted the first byte and the one behind the last",
+                              count);
     }
     for (int i = 0; i < 2; i++) {
         ckpt_item item;
@@ -173,15 +174,17 @@ static ckpt_code check_order(const shard *s, ckpt_safetensor *tensor, int count,
     qsort(tensor, (size_t)count, sizeof *tensor, by_offset);
     for (int i = 0; i < count; i++) {
         if (tensor[i].at != end) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: \"%.80s\" begins at byte %lld of the data, wanted %lld: tensors %s",
-                             s->path, tensor[i].name, (long long)tensor[i].at, (long long)end,
+            return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                             "%.200s: \"%.80s\" begins at byte %lld of the data, wanted %lld: tensors %s", s->path,
+                             tensor[i].name, (long long)tensor[i].at, (long long)end,
                              tensor[i].at < end ? "overlap" : "follow one another without gaps");
         }
         end += tensor[i].bytes;
     }
-    return end == s->length ? CKPT_OK
-                            : CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: the tensors have %lld bytes, and the file has %lld for them",
-                                        s->path, (long long)end, (long long)s->length);
+    return end == s->length
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: the tensors have %lld bytes, and the file has %lld for them",
+                           s->path, (long long)end, (long long)s->length);
 }
 
 static ckpt_code read_tensors(ckpt_safetensors *t, const ckpt_item *root, ckpt_arena *scratch, ckpt_err *err)
@@ -249,8 +252,9 @@ static ckpt_code open_shard(ckpt_safetensors *t, const char *path, ckpt_err *err
     }
     const uint64_t room = (uint64_t)about.st_size - LENGTH_BYTES;
     if (length > CKPT_SAFETENSORS_HEADER_MAX || length > room) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: found a header of %llu bytes, wanted at most %llu: no safetensors, or cut off",
-                         path, (unsigned long long)length,
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%.200s: found a header of %llu bytes, wanted at most %llu: no safetensors, or cut off", path,
+                         (unsigned long long)length,
                          (unsigned long long)(room < CKPT_SAFETENSORS_HEADER_MAX ? room : CKPT_SAFETENSORS_HEADER_MAX));
     }
     s->begin = LENGTH_BYTES + (ckpt_bytes)length;

@@ -41,8 +41,8 @@ int ckpt_safetensors_find(const ckpt_safetensors *tensors, const char *name);   
 const char *ckpt_safetensor_shape(const ckpt_safetensor *tensor, char *text);
 
 /* `count` of a tensor's bytes as they are in the file, from byte `from` on. Errors: CKPT_IO (the file has become shorter). */
-CKPT_MUST_USE ckpt_code ckpt_safetensors_bytes(const ckpt_safetensors *tensors, int i, ckpt_bytes from, ckpt_bytes count,
-                                               void *to, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_safetensors_bytes(const ckpt_safetensors *tensors, int i, ckpt_bytes from,
+                                               ckpt_bytes count, void *to, ckpt_err *err);
 
 /* All elements of an F32, F16 or BF16 tensor as floats, which hold them exactly. Errors: CKPT_BAD_INPUT (another type),
  * CKPT_IO (the file has become shorter). */

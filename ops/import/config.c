@@ -24,11 +24,13 @@ static ckpt_code no_memory(const importer *m)
     return CKPT_FAIL(m->err, CKPT_NO_MEMORY, "%.200s: no memory for its vars", ckpt_json_source(m->config->json));
 }
 
-/* "rope_parameters.rope_theta": a member of a member. null is as good as absent. */
-static ckpt_code find_path(const importer *m, const ckpt_item *path, ckpt_item *item, bool *found)
+/* "rope_parameters.rope_theta": a member of a member. "#id2label": how many members it has. */
+static ckpt_code find_path(const importer *m, const ckpt_item *path, ckpt_item *item, bool *found, bool *counted)
 {
     const char *text = "";
     CKPT_TRY(ckpt_item_text(path, m->scratch, &text, m->err));
+    *counted = text[0] == '#';
+    text += *counted ? 1 : 0;
     *item = *m->config;
     *found = true;
     while (*found && text != NULL) {
@@ -38,7 +40,7 @@ static ckpt_code find_path(const importer *m, const ckpt_item *path, ckpt_item *
         if (key == NULL) {
             return no_memory(m);
         }
-        *found = ckpt_item_find(&inside, key, item) && ckpt_item_type(item) != CKPT_JSON_NULL;
+        *found = ckpt_item_find(&inside, key, item);
         text = text[length] == '.' ? text + length + 1 : NULL;
     }
     return CKPT_OK;
@@ -70,34 +72,54 @@ static ckpt_code show_number(const importer *m, const ckpt_item *item, ckpt_text
     return CKPT_OK;
 }
 
-/* The number of a word; true and false are words too. In a list all words must have the same. */
+static ckpt_code show_word(const importer *m, const ckpt_item *item, const char *key, const ckpt_item *words,
+                           ckpt_text *text);
+
+/* The number that all words of a list have. */
+static ckpt_code show_words(const importer *m, const ckpt_item *list, const char *key, const ckpt_item *words,
+                            ckpt_text *text)
+{
+    for (int i = 0; i < ckpt_item_count(list); i++) {
+        ckpt_item element;
+        ckpt_text one;
+        ckpt_item_at(list, i, &element);
+        ckpt_text_init(&one);
+        ckpt_code code = show_word(m, &element, key, words, i == 0 ? text : &one);
+        code = code == CKPT_OK ? ckpt_text_end(&one, m->err) : code;
+        if (code == CKPT_OK && i > 0) {
+            const char *const first = strrchr(text->bytes, '=') + 1;
+            if (strcmp(first, one.bytes) != 0) {
+                code = ckpt_item_fail(&element, m->err,
+                                      "\"%.40s\" is not the same for all layers, which is not supported", key);
+            }
+        }
+        ckpt_text_fini(&one);
+        CKPT_TRY(code);
+    }
+    return CKPT_OK;
+}
+
+/* The number of a word; true, false and numbers are words too. */
 static ckpt_code show_word(const importer *m, const ckpt_item *item, const char *key, const ckpt_item *words,
                            ckpt_text *text)
 {
     ckpt_item found, known;
     const char *word = "";
     if (ckpt_item_type(item) == CKPT_JSON_ARRAY) {
-        const size_t start = text->length;
-        ckpt_item element;
-        for (int i = 0; i < ckpt_item_count(item); i++) {
-            const size_t before = text->length;
-            ckpt_item_at(item, i, &element);
-            CKPT_TRY(show_word(m, &element, key, words, text));
-            if (i > 0 && !text->failed && strcmp(text->bytes + start, text->bytes + before) != 0) {
-                return ckpt_item_fail(&element, m->err, "\"%.40s\" is not the same for all layers, which is not supported",
-                                      key);
-            }
-            text->length = before > start ? before : text->length;
-            if (!text->failed) {
-                text->bytes[text->length] = '\0';
-            }
-        }
-        return CKPT_OK;
+        return show_words(m, item, key, words, text);
     }
     if (ckpt_item_type(item) == CKPT_JSON_BOOL) {
         bool flag = false;
         CKPT_TRY(ckpt_item_bool(item, &flag, m->err));
         word = flag ? "true" : "false";
+    } else if (ckpt_item_type(item) == CKPT_JSON_INT || ckpt_item_type(item) == CKPT_JSON_REAL) {
+        char number[CKPT_REAL_TEXT];
+        double real = 0;
+        CKPT_TRY(ckpt_item_real(item, &real, m->err));
+        word = ckpt_arena_text(m->scratch, ckpt_real_general(real, 17, number));
+        if (word == NULL) {
+            return no_memory(m);
+        }
     } else {
         CKPT_TRY(ckpt_item_text(item, m->scratch, &word, m->err));
     }
@@ -129,40 +151,65 @@ static ckpt_code add_set(importer *m, const char *var, const ckpt_item *value, c
     return code;
 }
 
-/* What is fixed for a type: a number, or an expression over the vars before. */
-static ckpt_code add_fixed(importer *m, const ckpt_item *vars)
+/* What the family says itself: a number, or an expression over the vars before. */
+static ckpt_code add_fixed(importer *m, const char *var, const ckpt_item *value)
+{
+    const char *text = "";
+    if (ckpt_item_type(value) != CKPT_JSON_TEXT) {
+        return add_set(m, var, value, NULL);
+    }
+    CKPT_TRY(ckpt_item_text(value, m->scratch, &text, m->err));
+    m->set[m->set_count] = ckpt_arena_format(m->scratch, "%s=%s", var, text);
+    return m->set[m->set_count++] != NULL ? CKPT_OK : no_memory(m);
+}
+
+static ckpt_code add_type(importer *m, const ckpt_item *vars)
 {
     ckpt_item item;
     for (int i = 0; ckpt_item_next(vars, &i, &item);) {
-        const char *text = "";
-        if (ckpt_item_type(&item) != CKPT_JSON_TEXT) {
-            CKPT_TRY(add_set(m, item.key, &item, NULL));
-            continue;
-        }
-        CKPT_TRY(ckpt_item_text(&item, m->scratch, &text, m->err));
-        m->set[m->set_count] = ckpt_arena_format(m->scratch, "%s=%s", item.key, text);
-        CKPT_TRY(m->set[m->set_count++] != NULL ? CKPT_OK : no_memory(m));
+        CKPT_TRY(add_fixed(m, item.key, &item));
     }
     return CKPT_OK;
+}
+
+/* The member for this var of the family's member `table`. */
+static bool find_for(const importer *m, const char *table, const char *var, ckpt_item *member)
+{
+    ckpt_item all;
+    return ckpt_item_find(m->family, table, &all) && ckpt_item_find(&all, var, member);
+}
+
+/* A value of a configuration for a var. null is as good as absent, where the family does not say what it means. */
+static ckpt_code add_value(importer *m, const char *var, const ckpt_item *value, bool counted, bool *taken)
+{
+    ckpt_item meant, words;
+    *taken = ckpt_item_type(value) != CKPT_JSON_NULL || find_for(m, "nulls", var, &meant);
+    if (counted && *taken) {
+        CKPT_TRY(ckpt_item_object(value, m->err));
+        m->set[m->set_count] = ckpt_arena_format(m->scratch, "%s=%d", var, ckpt_item_count(value));
+        return m->set[m->set_count++] != NULL ? CKPT_OK : no_memory(m);
+    }
+    if (ckpt_item_type(value) == CKPT_JSON_NULL) {
+        return *taken ? add_fixed(m, var, &meant) : CKPT_OK;
+    }
+    return add_set(m, var, value, find_for(m, "words", var, &words) ? &words : NULL);
 }
 
 /* "reads": var by var the configuration's key, or several of which the first that is there counts. */
 static ckpt_code add_read(importer *m, const ckpt_item *reads)
 {
-    ckpt_item var, words, word, path, value;
-    const bool any = ckpt_item_find(m->family, "words", &words);
+    ckpt_item var, path, value;
     for (int i = 0; ckpt_item_next(reads, &i, &var);) {
         const bool list = ckpt_item_type(&var) == CKPT_JSON_ARRAY;
-        bool found = false;
-        for (int k = 0; !found && k < (list ? ckpt_item_count(&var) : 1); k++) {
+        bool taken = false;
+        for (int k = 0; !taken && k < (list ? ckpt_item_count(&var) : 1); k++) {
+            bool found = false, counted = false;
             path = var;
             if (list) {
                 ckpt_item_at(&var, k, &path);
             }
-            CKPT_TRY(find_path(m, &path, &value, &found));
-        }
-        if (found) {
-            CKPT_TRY(add_set(m, var.key, &value, any && ckpt_item_find(&words, var.key, &word) ? &word : NULL));
+            CKPT_TRY(find_path(m, &path, &value, &found, &counted));
+            CKPT_TRY(found ? add_value(m, var.key, &value, counted, &taken) : CKPT_OK);
         }
     }
     return CKPT_OK;
@@ -175,10 +222,10 @@ static ckpt_code check_refused(const importer *m)
         return CKPT_OK;
     }
     for (int i = 0; i < ckpt_item_count(&refused); i++) {
-        bool found = false;
+        bool found = false, counted = false;
         ckpt_item_at(&refused, i, &path);
-        CKPT_TRY(find_path(m, &path, &value, &found));
-        if (found) {
+        CKPT_TRY(find_path(m, &path, &value, &found, &counted));
+        if (found && ckpt_item_type(&value) != CKPT_JSON_NULL) {
             return ckpt_item_fail(&value, m->err, "\"%.60s\" is not supported", value.key);
         }
     }
@@ -189,7 +236,8 @@ static ckpt_code collect(importer *m, const char *const *set, int set_count)
 {
     ckpt_item fixed, common, own;
     const bool has_fixed = ckpt_item_find(m->type, "vars", &fixed);
-    const bool has_common = ckpt_item_find(m->family, "reads", &common), has_own = ckpt_item_find(m->type, "reads", &own);
+    const bool has_common = ckpt_item_find(m->family, "reads", &common),
+               has_own = ckpt_item_find(m->type, "reads", &own);
     const int room = (has_fixed ? ckpt_item_count(&fixed) : 0) + (has_common ? ckpt_item_count(&common) : 0) +
                      (has_own ? ckpt_item_count(&own) : 0) + set_count;
     m->set = CKPT_NEW(m->scratch, const char *, room);
@@ -197,7 +245,7 @@ static ckpt_code collect(importer *m, const char *const *set, int set_count)
         return no_memory(m);
     }
     CKPT_TRY(check_refused(m));
-    CKPT_TRY(has_fixed ? add_fixed(m, &fixed) : CKPT_OK);
+    CKPT_TRY(has_fixed ? add_type(m, &fixed) : CKPT_OK);
     CKPT_TRY(has_common ? add_read(m, &common) : CKPT_OK);
     CKPT_TRY(has_own ? add_read(m, &own) : CKPT_OK);
     for (int i = 0; i < set_count; i++) {

@@ -17,8 +17,8 @@ extern const ckpt_family_file ckpt_family_files[]; /* written by the build */
 
 /* The family that has this "model_type"; messages about it begin with `source`. *json NULL: there is none. The caller
  * closes it. */
-CKPT_MUST_USE ckpt_code ckpt_family_open(const char *model_type, const char *source, ckpt_json **json, ckpt_item *family,
-                                         ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_family_open(const char *model_type, const char *source, ckpt_json **json,
+                                         ckpt_item *family, ckpt_err *err);
 
 /* The family's member of that type: types[model_type]. */
 CKPT_MUST_USE ckpt_code ckpt_family_type(const ckpt_item *family, const char *model_type, ckpt_item *type,

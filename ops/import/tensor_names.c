@@ -134,14 +134,53 @@ ckpt_code ckpt_tensor_names_find(ckpt_tensor_namer *namer, const char *layer, co
         }
         return fill(namer, &value, &m, rows, names, err);
     }
-    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: no name is known for %s in weight files",
-                     ckpt_json_source(namer->json), text);
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: no name is known for %s in weight files", ckpt_json_source(namer->json),
+                     text);
 }
 
-const char *ckpt_tensor_name_short(const ckpt_tensor_namer *namer, const char *name)
+/* The name with the prefix cut off; NULL: it does not begin with it. */
+static const char *without_prefix(const ckpt_tensor_namer *namer, const char *name)
 {
     const size_t length = strlen(namer->prefix);
     return length > 0 && strncmp(name, namer->prefix, length) == 0 ? name + length : NULL;
+}
+
+/* The name with its end replaced as the first row of "renamed" that fits says; NULL: none fits. */
+static ckpt_code old_name(ckpt_tensor_namer *namer, const char *name, const char **old, ckpt_err *err)
+{
+    ckpt_item row;
+    *old = NULL;
+    for (int i = 0; namer->renames && ckpt_item_next(&namer->renamed, &i, &row);) {
+        const size_t length = strlen(name), end = strlen(row.key);
+        const char *text = "";
+        if (length > end && strcmp(name + length - end, row.key) == 0) {
+            CKPT_TRY(ckpt_item_text(&row, &namer->arena, &text, err));
+            *old = ckpt_arena_format(&namer->arena, "%.*s%s", (int)(length - end), name, text);
+            return *old != NULL ? CKPT_OK : no_memory(err);
+        }
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_tensor_name_other(ckpt_tensor_namer *namer, const char *name, int i, const char **other, ckpt_err *err)
+{
+    const char *name_of[3] = {without_prefix(namer, name), NULL, NULL};
+    int count = name_of[0] != NULL ? 1 : 0;
+    CKPT_TRY(old_name(namer, name, &name_of[count], err));
+    if (name_of[count] != NULL) {
+        name_of[count + 1] = without_prefix(namer, name_of[count]);
+    }
+    *other = i < 3 ? name_of[i] : NULL;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_tensor_name_original(ckpt_tensor_namer *namer, const char *name, const char **original, ckpt_err *err)
+{
+    ckpt_item item;
+    *original = NULL;
+    return namer->copied && ckpt_item_find(&namer->copies, name, &item)
+               ? ckpt_item_text(&item, &namer->arena, original, err)
+               : CKPT_OK;
 }
 
 bool ckpt_tensor_name_ignored(const ckpt_tensor_namer *namer, const char *name)
@@ -155,7 +194,7 @@ bool ckpt_tensor_name_ignored(const ckpt_tensor_namer *namer, const char *name)
         ckpt_arena_init(&scratch);
         ckpt_item_at(&namer->ignored, i, &item);
         if (ckpt_item_text(&item, &scratch, &pattern, NULL) == CKPT_OK) {
-            const char *const inner = ckpt_tensor_name_short(namer, pattern);
+            const char *const inner = without_prefix(namer, pattern);
             found = matches(pattern, name, &m) || (inner != NULL && matches(inner, name, &m));
         }
         ckpt_arena_fini(&scratch);
@@ -179,6 +218,8 @@ ckpt_code ckpt_tensor_namer_init(ckpt_tensor_namer *namer, const ckpt_model *mod
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: no such family", model->family);
     }
     namer->ignores = ckpt_item_find(&family, "ignored", &namer->ignored);
+    namer->copied = ckpt_item_find(&family, "copies", &namer->copies);
+    namer->renames = ckpt_item_find(&family, "renamed", &namer->renamed);
     ckpt_code code = ckpt_member_text(&family, "prefix", "", &namer->arena, &namer->prefix, err);
     code = code == CKPT_OK ? ckpt_item_need(&family, "tensors", &namer->tensors, err) : code;
     if (code != CKPT_OK) {

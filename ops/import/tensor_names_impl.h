@@ -7,8 +7,8 @@
 
 typedef struct ckpt_tensor_namer {
     ckpt_json *json; /* of the family; NULL: the model's own names */
-    ckpt_item tensors, ignored;
-    bool ignores;
+    ckpt_item tensors, ignored, renamed, copies;
+    bool ignores, renames, copied;
     const char *prefix; /* may be absent from names in files; "": none */
     ckpt_arena arena;   /* of what is asked */
 } ckpt_tensor_namer;
@@ -28,8 +28,14 @@ void ckpt_tensor_namer_fini(ckpt_tensor_namer *namer);
 CKPT_MUST_USE ckpt_code ckpt_tensor_names_find(ckpt_tensor_namer *namer, const char *layer, const char *param,
                                                int64_t rows, ckpt_tensor_names *names, ckpt_err *err);
 
-/* The name with `prefix` cut off; NULL: it does not begin with it. */
-const char *ckpt_tensor_name_short(const ckpt_tensor_namer *namer, const char *name);
+/* What else the tensor `name` may be called in a file: without the prefix, or as it once was. `i` from 0; *other NULL: there
+ * is no more. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_tensor_name_other(ckpt_tensor_namer *namer, const char *name, int i, const char **other,
+                                               ckpt_err *err);
+
+/* The tensor that `name` must be a copy of; NULL: of none. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_tensor_name_original(ckpt_tensor_namer *namer, const char *name, const char **original,
+                                                  ckpt_err *err);
 
 /* A tensor that means nothing to us, such as a mask that old versions of a library have saved. */
 bool ckpt_tensor_name_ignored(const ckpt_tensor_namer *namer, const char *name);

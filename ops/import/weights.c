@@ -72,11 +72,16 @@ static ckpt_shape piece_shape(const ckpt_tensor *tensor, const ckpt_tensor_names
 
 /* ---- opening ---- */
 
-static int find_tensor(const ckpt_weights *w, const char *name)
+/* *found -1: the files do not have it. */
+static ckpt_code find_tensor(ckpt_weights *w, const char *name, int *found, ckpt_err *err)
 {
-    const int found = ckpt_safetensors_find(w->files, name);
-    const char *const inner = found < 0 ? ckpt_tensor_name_short(&w->namer, name) : NULL;
-    return inner != NULL ? ckpt_safetensors_find(w->files, inner) : found;
+    const char *other = name;
+    *found = -1;
+    for (int i = 0; *found < 0 && other != NULL; i++) {
+        *found = ckpt_safetensors_find(w->files, other);
+        CKPT_TRY(*found < 0 ? ckpt_tensor_name_other(&w->namer, name, i, &other, err) : CKPT_OK);
+    }
+    return CKPT_OK;
 }
 
 static ckpt_code check_tensor(const ckpt_weights *w, int i, const ckpt_shape *wanted, const char *layer, ckpt_err *err)
@@ -88,8 +93,8 @@ static ckpt_code check_tensor(const ckpt_weights *w, int i, const ckpt_shape *wa
         same = found->dim[d] == wanted->dim[d];
     }
     if (!same) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: \"%.80s\" has shape %s, wanted %s for %.80s", w->path, found->name,
-                         ckpt_safetensor_shape(found, a), ckpt_shape_show(wanted, b), layer);
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: \"%.80s\" has shape %s, wanted %s for %.80s", w->path,
+                         found->name, ckpt_safetensor_shape(found, a), ckpt_shape_show(wanted, b), layer);
     }
     if (strcmp(found->type, "F32") != 0 && strcmp(found->type, "F16") != 0 && strcmp(found->type, "BF16") != 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: \"%.80s\" has dtype %s, wanted F32, F16 or BF16", w->path,
@@ -109,7 +114,7 @@ static ckpt_code find_pieces(ckpt_weights *w, const char *layer, const ckpt_tens
         return no_memory(err);
     }
     for (int i = 0; i < at->names.count; i++) {
-        piece[i] = find_tensor(w, at->names.name[i]);
+        CKPT_TRY(find_tensor(w, at->names.name[i], &piece[i], err));
         if (piece[i] < 0 && !needed && i == 0) {
             return CKPT_OK;
         }
@@ -130,18 +135,6 @@ static ckpt_code find_one(void *context, int n, int k, bool statistic, const ckp
     place *const at = statistic ? &w->stat[n * CKPT_STAT_MAX + k] : &w->param[n * CKPT_PARAM_MAX + k];
     const bool needed = statistic || owner_of(w->network, n, k) == n;
     return find_pieces(w, w->network->node[n].name, tensor, needed, at, err);
-}
-
-static ckpt_code check_used(const ckpt_weights *w, ckpt_err *err)
-{
-    for (int i = 0; i < ckpt_safetensors_count(w->files); i++) {
-        const char *const name = ckpt_safetensors_at(w->files, i)->name;
-        if (!w->used[i] && !ckpt_tensor_name_ignored(&w->namer, name)) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: found the tensor \"%.100s\", which %.80s has no use for", w->path,
-                             name, w->network->model->name);
-        }
-    }
-    return CKPT_OK;
 }
 
 /* ---- values ---- */
@@ -189,29 +182,82 @@ ckpt_code ckpt_weights_statistic(const ckpt_weights *weights, int node, int k, f
                       to, err);
 }
 
+/* Two places, or two tensors of the files, whose values are compared. */
+typedef struct pair {
+    const ckpt_weights *weights;
+    const place *place[2];
+    const ckpt_tensor *tensor; /* of a place; NULL: the places are tensors of the files */
+    int file[2];
+} pair;
+
+static ckpt_code read_half(const pair *p, int half, float *to, ckpt_err *err)
+{
+    return p->tensor != NULL ? read_place(p->weights, p->place[half], p->tensor, to, err)
+                             : ckpt_safetensors_floats(p->weights->files, p->file[half], to, err);
+}
+
+static ckpt_code are_equal(const pair *p, int64_t count, bool *equal, ckpt_err *err)
+{
+    float *const both = ckpt_memory_get(2 * (size_t)count * sizeof *both);
+    if (both == NULL) {
+        return no_memory(err);
+    }
+    ckpt_code code = read_half(p, 0, both, err);
+    code = code == CKPT_OK ? read_half(p, 1, both + count, err) : code;
+    *equal = code == CKPT_OK && memcmp(both, both + count, (size_t)count * sizeof *both) == 0;
+    ckpt_memory_put(both);
+    return code;
+}
+
 /* A tied parameter that the files have too must be the same there. */
 static ckpt_code check_tied(void *context, int n, int k, bool statistic, const ckpt_tensor *tensor, ckpt_err *err)
 {
     const ckpt_weights *const w = context;
     const place *const at = &w->param[n * CKPT_PARAM_MAX + k];
     const int owner = statistic ? n : owner_of(w->network, n, k);
+    bool equal = true;
     if (owner == n || at->piece == NULL) {
         return CKPT_OK;
     }
-    const size_t bytes = (size_t)ckpt_shape_count(&tensor->shape) * sizeof(float);
-    float *const both = ckpt_memory_get(2 * bytes);
-    if (both == NULL) {
-        return no_memory(err);
+    const pair p = {.weights = w, .place = {at, &w->param[owner * CKPT_PARAM_MAX + k]}, .tensor = tensor};
+    CKPT_TRY(are_equal(&p, ckpt_shape_count(&tensor->shape), &equal, err));
+    return equal
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: \"%.100s\" is not what %.80s has, whose weights %.80s shares",
+                           w->path, at->names.name[0], w->network->node[owner].name, w->network->node[n].name);
+}
+
+/* A tensor that no parameter is made of must be a copy of another, or mean nothing. */
+static ckpt_code check_unused(ckpt_weights *w, int i, ckpt_err *err)
+{
+    const ckpt_safetensor *const tensor = ckpt_safetensors_at(w->files, i);
+    const char *original = NULL;
+    bool equal = false;
+    int other = -1;
+    if (ckpt_tensor_name_ignored(&w->namer, tensor->name)) {
+        return CKPT_OK;
     }
-    float *const other = both + bytes / sizeof(float);
-    ckpt_code code = read_place(w, at, tensor, both, err);
-    code = code == CKPT_OK ? ckpt_weights_param(w, owner, k, other, err) : code;
-    if (code == CKPT_OK && memcmp(both, other, bytes) != 0) {
-        code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: \"%.100s\" is not what %.80s has, whose weights %.80s shares", w->path,
-                         at->names.name[0], w->network->node[owner].name, w->network->node[n].name);
+    CKPT_TRY(ckpt_tensor_name_original(&w->namer, tensor->name, &original, err));
+    if (original == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: found the tensor \"%.100s\", which %.80s has no use for",
+                         w->path, tensor->name, w->network->model->name);
     }
-    ckpt_memory_put(both);
-    return code;
+    CKPT_TRY(find_tensor(w, original, &other, err));
+    if (other >= 0 && ckpt_safetensors_at(w->files, other)->count == tensor->count) {
+        const pair p = {.weights = w, .file = {i, other}};
+        CKPT_TRY(are_equal(&p, tensor->count, &equal, err));
+    }
+    return equal ? CKPT_OK
+                 : CKPT_FAIL(err, CKPT_BAD_INPUT, "%.180s: \"%.100s\" is no copy of \"%.100s\"", w->path, tensor->name,
+                             original);
+}
+
+static ckpt_code check_used(ckpt_weights *w, ckpt_err *err)
+{
+    for (int i = 0; i < ckpt_safetensors_count(w->files); i++) {
+        CKPT_TRY(w->used[i] ? CKPT_OK : check_unused(w, i, err));
+    }
+    return CKPT_OK;
 }
 
 static ckpt_code open_files(ckpt_weights *w, ckpt_err *err)
@@ -338,7 +384,8 @@ static ckpt_code write_one(void *context, int n, int k, bool statistic, const ck
             from = w->turned;
         }
         if (w->dtype == CKPT_BFLOAT16) {
-            uint16_t *const narrow = (uint16_t *)(void *)w->turned; /* element j is written when j and before are read */
+            uint16_t *const narrow =
+                (uint16_t *)(void *)w->turned; /* element j is written when j and before are read */
             for (int64_t j = 0; j < count; j++) {
                 float value = 0;
                 memcpy(&value, from + j, sizeof value);

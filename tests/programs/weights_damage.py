@@ -154,7 +154,8 @@ def main():
             json.dump(value, file)
         print(name, refused(name, [*init, "index.json", "network.json"]), sep=": ")
         count += 1
-    for name, value in {**{name: json.dumps({**CONFIG, **change}) for name, change in CONFIGS.items()}, **TEXTS}.items():
+    configs = {name: json.dumps({**CONFIG, **change}) for name, change in CONFIGS.items()}
+    for name, value in {**configs, **TEXTS}.items():
         with open("bad.json", "w", encoding="utf-8") as file:
             file.write(value)
         print(name, refused(name, [f"{BIN}/ckpt-plan", "--set", "batch=2", "--set", "tokens=6", "-o", "out.json", "bad.json"]), sep=": ")

@@ -47,7 +47,7 @@ static const char *write_file(void)
 static double half_of(int bits)
 {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const double size = exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
+    const double size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
                         : exponent == 0 ? ldexp(fraction, -24)
                                         : ldexp(1024 + fraction, exponent - 25);
     return (bits & 0x8000) != 0 ? -size : size;
@@ -117,9 +117,10 @@ static ckpt_code open_and_close(void *context, ckpt_err *err)
 
 static void test_without_memory(void **state)
 {
-    static const char index[] = "{\"weight_map\": {\"scalar\": \"numbers.safetensors\", \"whole\": \"numbers.safetensors\", "
-                                "\"empty\": \"numbers.safetensors\", \"brain\": \"numbers.safetensors\", \"half \\\"\xC3\xA9\\\"\": "
-                                "\"numbers.safetensors\"}}";
+    static const char index[] =
+        "{\"weight_map\": {\"scalar\": \"numbers.safetensors\", \"whole\": \"numbers.safetensors\", "
+        "\"empty\": \"numbers.safetensors\", \"brain\": \"numbers.safetensors\", \"half \\\"\xC3\xA9\\\"\": "
+        "\"numbers.safetensors\"}}";
     char path[500];
     snprintf(path, sizeof path, "%s", write_file());
     ckpt_test_starve(open_and_close, path);

@@ -76,7 +76,8 @@ static void fill_inputs(const family *f, ckpt_executor *executor)
         const int at = ckpt_safetensors_find(batch, input->name);
         const int64_t count = ckpt_shape_count(&input->shape);
         CHECK(at >= 0 && ckpt_safetensors_at(batch, at)->bytes == 4 * count, "%s: input %s", f->name, input->name);
-        uint32_t *const word = ckpt_memory_get((size_t)count * sizeof *word), *const to = ckpt_executor_input(executor, i);
+        uint32_t *const word = ckpt_memory_get((size_t)count * sizeof *word), *const to =
+                                                                                  ckpt_executor_input(executor, i);
         assert_true(word != NULL && to != NULL);
         CHECK_OK(ckpt_safetensors_bytes(batch, at, 0, 4 * count, word, &err), err);
         int64_t stride[CKPT_RANK_MAX];
