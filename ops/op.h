@@ -212,6 +212,19 @@ int64_t ckpt_unit_rows(const ckpt_node *node);
 int64_t ckpt_unit_pitch(const ckpt_node *node);
 ckpt_bytes ckpt_unit_bytes(const ckpt_node *node);
 ckpt_bytes ckpt_gpu_unit_loss_workspace(const ckpt_node *node);
+/* rope: features of a head that turn, at most CKPT_ROPE_MAX, and how many full turns (a fraction) pair `pair` of them
+ * makes from one position to the next. */
+enum { CKPT_ROPE_MAX = 512 };
+int64_t ckpt_rope_rotary(const ckpt_node *node);
+double ckpt_rope_turns(const ckpt_node *node, int64_t pair);
+/* Group norm's view of its input, once its saved tensors are inferred: images of rows (pixels) and channels, whose sums go
+ * part by part of the rows (the last may have fewer), which follows from the shape alone. */
+typedef struct ckpt_group_sizes {
+    int64_t images, rows, channels, groups, part_rows, parts;
+} ckpt_group_sizes;
+ckpt_group_sizes ckpt_group_sizes_of(const ckpt_node *node);
+/* timestep_embedding: how much the logarithm of the frequency falls from one feature to the next. */
+double ckpt_timestep_fall(const ckpt_node *node);
 /* A GPU sums the squares of `count` numbers in parts of this many, at most 1024 parts, each of which leaves a double
  * (kernels/cuda/clip.cu). The CPU needs no workspace for it. */
 int64_t ckpt_gpu_square_part(int64_t count);

@@ -2,16 +2,14 @@
  * channels, and every statistic is the sum of a column. Each direction takes two passes over memory; oneDNN's takes
  * three.
  *
- * Sums are of x - center, with the first row as center, which keeps the one-pass variance exact enough: in float over
- * ROWS rows, then in double. Each thread sums its own rows, and the threads' sums are added in order. */
+ * Sums are of x - center, with the first row as center, which keeps the one-pass variance exact enough. Each thread sums its own rows, and the threads' sums are added in order. */
 #include <math.h>
 #include <string.h>
 
 #include "core/formats/tensor.h"
 #include "kernels/cpu/affine.h"
+#include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/vector.h"
-
-enum { STRIP = 256, ROWS = 64 };
 
 typedef struct sizes {
     int64_t rows, channels;
@@ -23,61 +21,13 @@ static sizes sizes_of(const ckpt_node *node)
     return (sizes){ckpt_shape_count(x) / x->dim[1], x->dim[1]};
 }
 
-/* One block of a strip: plain += v, product += v (x - center), v = dy, or x - center when dy is NULL. */
-static void block_sums(int64_t rows, int64_t channels, int width, const float *x, const float *dy, const float *center,
-                       float *plain, float *product)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x_row = x + r * channels;
-        if (dy == NULL) {
-#pragma omp simd
-            for (int c = 0; c < width; c++) {
-                const float u = x_row[c] - center[c];
-                plain[c] += u;
-                product[c] += u * u;
-            }
-        } else {
-            const float *dy_row = dy + r * channels;
-#pragma omp simd
-            for (int c = 0; c < width; c++) {
-                plain[c] += dy_row[c];
-                product[c] += dy_row[c] * (x_row[c] - center[c]);
-            }
-        }
-    }
-}
-
-/* Rows first .. end - 1 of all channels into total[0..channels) and total[channels..2 channels). */
-static void thread_sums(int64_t first, int64_t end, int64_t channels, const float *x, const float *dy,
-                        const float *center, double *total)
-{
-    for (int64_t c0 = 0; c0 < channels; c0 += STRIP) {
-        const int width = (int)(channels - c0 < STRIP ? channels - c0 : STRIP);
-        double *plain_total = total + c0, *product_total = total + channels + c0;
-        for (int c = 0; c < width; c++) {
-            plain_total[c] = 0;
-            product_total[c] = 0;
-        }
-        for (int64_t r = first; r < end; r += ROWS) {
-            float plain[STRIP] = {0}, product[STRIP] = {0};
-            const int64_t rows = end - r < ROWS ? end - r : ROWS;
-            const int64_t at = r * channels + c0;
-            block_sums(rows, channels, width, x + at, dy == NULL ? NULL : dy + at, center + c0, plain, product);
-            for (int c = 0; c < width; c++) {
-                plain_total[c] += (double)plain[c];
-                product_total[c] += (double)product[c];
-            }
-        }
-    }
-}
-
 /* Writes both sums of every channel to partial[0..2 channels), which has room for the sums of all threads. */
 static void column_sums(sizes s, int threads, const float *x, const float *dy, const float *center, double *partial)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int t = 0; t < threads; t++) {
-        thread_sums(s.rows * t / threads, s.rows * (t + 1) / threads, s.channels, x, dy, center,
-                    partial + 2 * s.channels * t);
+        ckpt_channel_sums(s.rows * t / threads, s.rows * (t + 1) / threads, s.channels, x, dy, center,
+                          partial + 2 * s.channels * t);
     }
     for (int t = 1; t < threads; t++) {
         for (int64_t i = 0; i < 2 * s.channels; i++) {

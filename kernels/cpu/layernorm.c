@@ -1,5 +1,5 @@
-/* Layer normalisation on the CPU, row by row in the first-level cache. Each thread sums parameter gradients over blocks
- * of ROWS rows, then over blocks; the threads' sums are added in order. */
+/* Layer norm and RMS norm on the CPU, row by row in the first-level cache. Each thread sums parameter gradients over
+ * blocks of ROWS rows, then over blocks; the threads' sums are added in order. RMS norm adds to gradients where asked. */
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +18,12 @@ static sizes sizes_of(const ckpt_node *node)
     const ckpt_shape *x = &node->in[0].shape;
     const int64_t width = x->dim[x->rank - 1];
     return (sizes){ckpt_shape_count(x) / width, width};
+}
+
+/* Sums that a thread holds of a row's elements: the gradients of the parameters, over all its rows and over a block. */
+static int64_t sums_of(const ckpt_node *node)
+{
+    return 2 * node->param_count * sizes_of(node).width;
 }
 
 static float lanes_sum(float lane[LANES])
@@ -49,7 +55,7 @@ static float square_sum(int64_t n, const float *x, float center)
     return lanes_sum(lane);
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+static ckpt_code layernorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
     const sizes s = sizes_of(args->node);
@@ -73,16 +79,45 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
+static ckpt_code rmsnorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    (void)err;
+    const sizes s = sizes_of(args->node);
+    const float eps = (float)ckpt_node_float(args->node, "eps");
+    const float *x = args->in[0], *w = args->param[0];
+    float *y = args->out[0], *rstd = args->saved[0];
+    const int64_t width = s.width;
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * width > CKPT_PARALLEL)
+    for (int64_t r = 0; r < s.rows; r++) {
+        const float *x_row = x + r * width;
+        float *y_row = y + r * width;
+        const float k = 1 / sqrtf(square_sum(width, x_row, 0) / (float)width + eps);
+        rstd[r] = k;
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) {
+            y_row[i] = x_row[i] * k * w[i];
+        }
+    }
+    return CKPT_OK;
+}
+
 static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     (void)state;
     *forward = 0;
-    *backward = 4 * sizes_of(node).width * node->threads * (ckpt_bytes)sizeof(float);
+    *backward = sums_of(node) * node->threads * (ckpt_bytes)sizeof(float);
 }
 
-/* (y - b) / w */
+/* (y - b) / w; b NULL: y / w */
 static void undo_affine(int64_t width, const float *y, const float *w, const float *b, float *xhat)
 {
+    if (b == NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < width; i++) {
+            xhat[i] = y[i] / w[i];
+        }
+        return;
+    }
 #pragma omp simd
     for (int64_t i = 0; i < width; i++) {
         xhat[i] = (y[i] - b[i]) / w[i];
@@ -123,42 +158,85 @@ static void row_backward(int64_t width, const float *x, const float *dy, const f
     }
 }
 
+/* The same without a mean: dx = rstd (dy w - xhat mean(dy w xhat)), xhat = x scale. */
+static void rms_row_backward(int64_t width, const float *x, const float *dy, const float *w, float scale, float rstd,
+                             float *dx, bool adds, float *dw)
+{
+    float product[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+#pragma omp simd
+        for (int j = 0; j < LANES; j++) {
+            const float g = dy[i + j] * (x[i + j] * scale);
+            product[j] += g * w[i + j];
+            dw[i + j] += g;
+        }
+    }
+    for (int j = 0; i + j < width; j++) {
+        const float g = dy[i + j] * (x[i + j] * scale);
+        product[j] += g * w[i + j];
+        dw[i + j] += g;
+    }
+    if (dx == NULL) {
+        return;
+    }
+    const float slope = lanes_sum(product) / (float)width * scale;
+    if (adds) {
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++) {
+            dx[k] += rstd * (dy[k] * w[k] - x[k] * slope);
+        }
+    } else {
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++) {
+            dx[k] = rstd * (dy[k] * w[k] - x[k] * slope);
+        }
+    }
+}
+
 /* A block's row; `xhat` has room for one. */
 static void block_row(const ckpt_kernel_args *args, int64_t width, int64_t r, float *block, float *xhat)
 {
+    const bool centered = args->node->param_count == 2, undo = ckpt_way_is(args->way, "output");
     const float *const w = args->param[0], *const dy = (const float *)args->grad_out[0] + r * width;
-    const float rstd = ((const float *)args->saved[1])[r];
+    const float *const x = (const float *)(undo ? args->out[0] : args->in[0]) + r * width;
+    const float rstd = ((const float *)args->saved[centered ? 1 : 0])[r];
     float *const dx = args->grad_in[0] == NULL ? NULL : (float *)args->grad_in[0] + r * width;
-    if (ckpt_way_is(args->way, "output")) {
-        undo_affine(width, (const float *)args->out[0] + r * width, w, args->param[1], xhat);
+    if (undo) {
+        undo_affine(width, x, w, centered ? args->param[1] : NULL, xhat);
+    }
+    if (!centered) {
+        rms_row_backward(width, undo ? xhat : x, dy, w, undo ? 1 : rstd, rstd, dx, (args->grad_in_adds & 1) != 0,
+                         block);
+    } else if (undo) {
         row_backward(width, xhat, dy, w, 0, 1, rstd, dx, block, block + width);
     } else {
-        const float mean = ((const float *)args->saved[0])[r];
-        row_backward(width, (const float *)args->in[0] + r * width, dy, w, mean, rstd, rstd, dx, block, block + width);
+        row_backward(width, x, dy, w, ((const float *)args->saved[0])[r], rstd, rstd, dx, block, block + width);
     }
 }
 
 /* Rows first .. end - 1; the parts of `sums` are total dw, total db, block dw, block db, and in the way "output" a row's
- * xhat. */
+ * xhat. RMS norm has no db. */
 static void thread_backward(const ckpt_kernel_args *args, int64_t width, int64_t first, int64_t end, float *sums)
 {
-    float *total = sums, *block = sums + 2 * width;
-    memset(total, 0, (size_t)(2 * width) * sizeof *total);
+    const int64_t count = args->node->param_count * width;
+    float *total = sums, *block = sums + count;
+    memset(total, 0, (size_t)count * sizeof *total);
     for (int64_t start = first; start < end; start += ROWS) {
         const int64_t stop = start + ROWS < end ? start + ROWS : end;
-        memset(block, 0, (size_t)(2 * width) * sizeof *block);
+        memset(block, 0, (size_t)count * sizeof *block);
         for (int64_t r = start; r < stop; r++) {
-            block_row(args, width, r, block, sums + 4 * width);
+            block_row(args, width, r, block, sums + 2 * count);
         }
-        ckpt_vector_add(2 * width, block, total);
+        ckpt_vector_add(count, block, total);
     }
 }
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const sizes s = sizes_of(args->node);
-    const int threads = args->node->threads;
-    const int64_t parts = (ckpt_way_is(args->way, "output") ? 5 : 4) * s.width;
+    const int threads = args->node->threads, params = args->node->param_count;
+    const int64_t parts = sums_of(args->node) + (ckpt_way_is(args->way, "output") ? s.width : 0);
     float *sums = args->workspace;
     CKPT_TRY(ckpt_affine_inverts(args, s.width, err));
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -166,16 +244,29 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         thread_backward(args, s.width, s.rows * t / threads, s.rows * (t + 1) / threads, sums + parts * t);
     }
     for (int t = 1; t < threads; t++) {
-        ckpt_vector_add(2 * s.width, sums + parts * t, sums);
+        ckpt_vector_add(params * s.width, sums + parts * t, sums);
     }
-    memcpy(args->grad_param[0], sums, (size_t)s.width * sizeof *sums);
-    memcpy(args->grad_param[1], sums + s.width, (size_t)s.width * sizeof *sums);
+    for (int k = 0; k < params; k++) {
+        const float *const sum = sums + k * s.width;
+        if ((args->grad_param_adds >> k & 1) != 0) {
+            ckpt_vector_add(s.width, sum, args->grad_param[k]);
+        } else {
+            memcpy(args->grad_param[k], sum, (size_t)s.width * sizeof *sum);
+        }
+    }
     return CKPT_OK;
 }
 
 const ckpt_kernel ckpt_cpu_layernorm = {
     .op = "layernorm",
     .workspace = workspace,
-    .forward = forward,
+    .forward = layernorm_forward,
+    .backward = backward,
+};
+
+const ckpt_kernel ckpt_cpu_rmsnorm = {
+    .op = "rmsnorm",
+    .workspace = workspace,
+    .forward = rmsnorm_forward,
     .backward = backward,
 };

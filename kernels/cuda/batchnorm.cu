@@ -2,9 +2,8 @@
  * sums is fixed by construction, evaluation and recomputation follow the CPU exactly, and all of it can be compared
  * with the CPU without a GPU. They move as many bytes as cuDNN's deterministic mode.
  *
- * Sums go down the columns of [rows x channels] as bias gradients do (sum.cu): a block sums 256 channels of one part of
- * the rows (ckpt_gpu_part_rows), then the parts are added in order, in double. As on the CPU they are sums of x minus
- * the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
+ * Sums go down the columns of [rows x channels] as bias gradients do (channel_sums.cuh), in parts that are then added in
+ * order, in double. As on the CPU they are sums of x minus the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
  * backward reads x and dy twice and writes dx (which it reads where it adds), 11 FLOP. Both are bound by memory.
  *
  * A frozen batch norm is an affine map by the running statistics. Each direction computes 1 / sqrt(variance) again, in
@@ -12,77 +11,16 @@
  *
  * Backward sees xhat as (value - center) scale. In the way "output" these are y, the bias and 1 / weight instead of x, the
  * mean and rstd; a weight of 0 then gives NaN. */
-#include "kernels/cuda/wide.cuh"
+#include "kernels/cuda/channel_sums.cuh"
 
 namespace
 {
 
-enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16, APPLY_ROWS = 8, GRID_MOST = 65535 };
-
-struct batchnorm_sizes {
-    int64_t rows, channels, part_rows, parts;
-};
-
-/* The thread's N channels and first row in a block of `wide` threads across. */
-template <int N> struct batchnorm_place {
-    int64_t channel;
-    int row, high;
-    bool inside;
-    __device__ batchnorm_place(int across, int64_t channels)
-        : channel((int64_t)blockIdx.x * STRIP + (int)threadIdx.x % across * N), row((int)threadIdx.x / across),
-          high(THREADS / across), inside(channel < channels)
-    {
-    }
-};
-
-/* part[p][0][c] = sum of v, part[p][1][c] = sum of v (x - center), over the rows of part p. v is dy, or x - center
- * where dy is NULL. A NULL center stands for the first row of x. */
-template <typename T, int N>
-__global__ void __launch_bounds__(THREADS)
-    batchnorm_sums(batchnorm_sizes s, int across, const T *x, const T *dy, const float *center, float *part)
-{
-    __shared__ float plain[THREADS * N], product[THREADS * N];
-    const batchnorm_place<N> at(across, s.channels);
-    const int64_t start = (int64_t)blockIdx.y * s.part_rows;
-    const int64_t end = start + s.part_rows < s.rows ? start + s.part_rows : s.rows;
-    wide<float, N> sum = {}, squares = {};
-    if (at.inside) {
-        const wide<float, N> middle =
-            center != NULL ? load_wide<N>(center + at.channel) : load_floats<N>(x + at.channel);
-#pragma unroll 4
-        for (int64_t r = start + at.row; r < end; r += at.high) {
-            const int64_t from = r * s.channels + at.channel;
-            const wide<float, N> a = load_floats<N>(x + from);
-            const wide<float, N> b = dy != NULL ? load_floats<N>(dy + from) : a;
-            for (int j = 0; j < N; j++) {
-                const float u = a.at[j] - middle.at[j], v = dy != NULL ? b.at[j] : u;
-                sum.at[j] += v;
-                squares.at[j] += v * u;
-            }
-        }
-    }
-    for (int j = 0; j < N; j++) {
-        plain[threadIdx.x * N + j] = sum.at[j];
-        product[threadIdx.x * N + j] = squares.at[j];
-    }
-    __syncthreads();
-    const int mine = (int)threadIdx.x;
-    const int64_t channel = (int64_t)blockIdx.x * STRIP + mine;
-    if (mine < across * N && channel < s.channels) {
-        float total = 0, total_product = 0;
-        for (int y = 0; y < at.high; y++) {
-            total += plain[y * across * N + mine];
-            total_product += product[y * across * N + mine];
-        }
-        float *const to = part + 2 * s.channels * (int64_t)blockIdx.y + channel;
-        to[0] = total;
-        to[s.channels] = total_product;
-    }
-}
+enum { LAST_COLUMNS = 32, LAST_ROWS = 16 };
 
 /* Adds the parts of 32 channels: 16 threads share the parts of a channel and are added in order. True for the one
  * thread of each channel that gets both sums. */
-__device__ inline bool batchnorm_total(const batchnorm_sizes &s, const float *part, int64_t *channel, double *plain,
+__device__ inline bool batchnorm_total(const channel_sizes &s, const float *part, int64_t *channel, double *plain,
                                        double *product)
 {
     __shared__ double sums[2][LAST_ROWS][LAST_COLUMNS];
@@ -114,7 +52,7 @@ __device__ inline bool batchnorm_total(const batchnorm_sizes &s, const float *pa
 /* running_mean is NULL in a recomputation. */
 template <typename T>
 __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
-    batchnorm_moments(batchnorm_sizes s, double eps, double momentum, const T *x, const float *part, float *mean,
+    batchnorm_moments(channel_sizes s, double eps, double momentum, const T *x, const float *part, float *mean,
                       float *rstd, float *running_mean, float *running_var)
 {
     int64_t c = 0;
@@ -148,7 +86,7 @@ __global__ void batchnorm_use_statistics(int64_t channels, float eps, const floa
 /* The parameters' gradients, and what dx needs of the sums: factor[0][c] = db / n, factor[1][c] = dw scale / n. The scale
  * is rstd, or 1 / weight where that is not NULL. */
 __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
-    batchnorm_slopes(batchnorm_sizes s, const float *part, const float *rstd, const float *weight, float *dscale,
+    batchnorm_slopes(channel_sizes s, const float *part, const float *rstd, const float *weight, float *dscale,
                      float *dshift, uint64_t adds, float *factor)
 {
     int64_t c = 0;
@@ -165,10 +103,10 @@ __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
 /* dx = dy (rstd w) */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
-    batchnorm_frozen_input(batchnorm_sizes s, int across, const T *dy, const float *rstd, const float *scale, T *dx,
+    batchnorm_frozen_input(channel_sizes s, int across, const T *dy, const float *rstd, const float *scale, T *dx,
                            bool adds)
 {
-    const batchnorm_place<N> at(across, s.channels);
+    const channel_place<N> at(across, s.channels);
     if (at.inside) {
         wide<float, N> slope = load_wide<N>(rstd + at.channel);
         for (int j = 0; j < N; j++) {
@@ -188,10 +126,10 @@ __global__ void __launch_bounds__(THREADS)
 /* y = (x - mean) (rstd w) + b */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
-    batchnorm_apply(batchnorm_sizes s, int across, const T *x, const float *mean, const float *rstd, const float *scale,
+    batchnorm_apply(channel_sizes s, int across, const T *x, const float *mean, const float *rstd, const float *scale,
                     const float *shift, T *y)
 {
-    const batchnorm_place<N> at(across, s.channels);
+    const channel_place<N> at(across, s.channels);
     if (at.inside) {
         const wide<float, N> middle = load_wide<N>(mean + at.channel), last = load_wide<N>(shift + at.channel);
         wide<float, N> slope = load_wide<N>(rstd + at.channel);
@@ -217,10 +155,10 @@ __global__ void __launch_bounds__(THREADS)
 /* dx = (dy - db / n - (x - mean) dw rstd / n) (rstd w). Source: Ioffe & Szegedy 2015, section 3, terms collected. */
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS)
-    batchnorm_input(batchnorm_sizes s, int across, const T *x, const T *dy, const float *mean, const float *rstd,
+    batchnorm_input(channel_sizes s, int across, const T *x, const T *dy, const float *mean, const float *rstd,
                     const float *scale, const float *factor, T *dx, bool adds)
 {
-    const batchnorm_place<N> at(across, s.channels);
+    const channel_place<N> at(across, s.channels);
     if (at.inside) {
         const wide<float, N> middle = load_wide<N>(mean + at.channel), plain = load_wide<N>(factor + at.channel);
         const wide<float, N> product = load_wide<N>(factor + s.channels + at.channel);
@@ -241,7 +179,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-batchnorm_sizes batchnorm_sizes_of(const ckpt_node *node)
+channel_sizes batchnorm_sizes_of(const ckpt_node *node)
 {
     const ckpt_shape *const x = &node->in[0].shape;
     const int64_t channels = x->dim[1], rows = ckpt_shape_count(x) / channels;
@@ -249,14 +187,7 @@ batchnorm_sizes batchnorm_sizes_of(const ckpt_node *node)
     return {rows, channels, part_rows, (rows + part_rows - 1) / part_rows};
 }
 
-dim3 batchnorm_grid(const batchnorm_sizes &s, int64_t rows_per_block)
-{
-    const int64_t blocks = (s.rows + rows_per_block - 1) / rows_per_block;
-    return dim3((unsigned)((s.channels + STRIP - 1) / STRIP),
-                (unsigned)(blocks < GRID_MOST ? blocks : (int64_t)GRID_MOST));
-}
-
-int batchnorm_last_blocks(const batchnorm_sizes &s)
+int batchnorm_last_blocks(const channel_sizes &s)
 {
     return (int)((s.channels + LAST_COLUMNS - 1) / LAST_COLUMNS);
 }
@@ -274,11 +205,11 @@ void start_statistics(const ckpt_kernel_args *args, int64_t channels, float *mea
 }
 
 template <typename T, int N>
-void start_apply(const ckpt_kernel_args *args, const batchnorm_sizes &s, const float *mean, const float *rstd)
+void start_apply(const ckpt_kernel_args *args, const channel_sizes &s, const float *mean, const float *rstd)
 {
     const ckpt_cuda *const cuda = cuda_of(args);
     const int across = strip_threads(s.channels, STRIP, N);
-    CKPT_LAUNCH(cuda, (batchnorm_apply<T, N>), batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS, 0,
+    CKPT_LAUNCH(cuda, (batchnorm_apply<T, N>), channel_grid(s, 1, (int64_t)(THREADS / across) * APPLY_ROWS), THREADS, 0,
                 s, across, (const T *)args->in[0], mean, rstd, batchnorm_affine(args, 0), batchnorm_affine(args, 1),
                 (T *)args->out[0]);
 }
@@ -287,7 +218,7 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
 {
     const ckpt_cuda *const cuda = cuda_of(args);
     const ckpt_node *const node = args->node;
-    const batchnorm_sizes s = batchnorm_sizes_of(node);
+    const channel_sizes s = batchnorm_sizes_of(node);
     const double eps = (double)(float)ckpt_node_float(node, "eps");
     const int across = strip_threads(s.channels, STRIP, N);
     const T *const x = (const T *)args->in[0];
@@ -302,7 +233,7 @@ template <typename T, int N> void start_forward(const ckpt_kernel_args *args)
         start_statistics(args, s.channels, mean, rstd);
     } else {
         float *const part = (float *)args->workspace;
-        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x,
+        CKPT_LAUNCH(cuda, (channel_sums<T, N>), channel_grid(s, 1, s.part_rows), THREADS, 0, s, across, x,
                     (const T *)NULL, (const float *)NULL, part);
         CKPT_LAUNCH(cuda, batchnorm_moments<T>, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s, eps,
                     ckpt_node_float(node, "momentum"), x, (const float *)part, mean, rstd,
@@ -315,9 +246,9 @@ template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
 {
     const ckpt_cuda *const cuda = cuda_of(args);
     const bool frozen = ckpt_node_bool(args->node, "frozen"), undone = ckpt_way_is(args->way, "output");
-    const batchnorm_sizes s = batchnorm_sizes_of(args->node);
+    const channel_sizes s = batchnorm_sizes_of(args->node);
     const int across = strip_threads(s.channels, STRIP, N);
-    const dim3 grid = batchnorm_grid(s, (int64_t)(THREADS / across) * APPLY_ROWS);
+    const dim3 grid = channel_grid(s, 1, (int64_t)(THREADS / across) * APPLY_ROWS);
     const T *const x = (const T *)(undone ? args->out[0] : args->in[0]), *const dy = (const T *)args->grad_out[0];
     T *const dx = (T *)args->grad_in[0];
     float *const own_rstd = (float *)args->workspace; /* frozen: rstd is not saved */
@@ -332,7 +263,7 @@ template <typename T, int N> void start_backward(const ckpt_kernel_args *args)
         start_statistics(args, s.channels, NULL, own_rstd);
     }
     if (args->node->param_count > 0) {
-        CKPT_LAUNCH(cuda, (batchnorm_sums<T, N>), batchnorm_grid(s, s.part_rows), THREADS, 0, s, across, x, dy, center,
+        CKPT_LAUNCH(cuda, (channel_sums<T, N>), channel_grid(s, 1, s.part_rows), THREADS, 0, s, across, x, dy, center,
                     part);
         CKPT_LAUNCH(cuda, batchnorm_slopes, batchnorm_last_blocks(s), LAST_COLUMNS * LAST_ROWS, 0, s,
                     (const float *)part, rstd, undone ? args->param[0] : NULL, args->grad_param[0], args->grad_param[1],

@@ -1,14 +1,16 @@
-/* Layer normalisation over rows. Forward holds a row in the registers of a warp or a block: it reads x and writes y
- * once, 8 FLOP an element. Backward reads x and dy and writes dx once, 14 FLOP. Where it adds, it reads dx first, so a
- * residual stream's gradient is added here in float32 and rounded once. The same pass sums the gradients of weight and
- * bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in order, 8 bytes a feature and
- * group. All are bound by memory; the weights come from the cache. UNDO: x is y, and xhat = (y - b) / w (layernorm_any.cuh).
+/* Layer norm (CENTERED) and RMS norm over rows. Forward holds a row in the registers of a warp or a block: it reads x and
+ * writes y once, 8 FLOP an element (RMS norm 4). Backward reads x and dy and writes dx once, 14 FLOP (10). Where it adds,
+ * it reads dx first, so a residual stream's gradient is added here in float32 and rounded once. The same pass sums the
+ * gradients of weight and bias over a group of rows (ckpt_gpu_group_rows), and a second kernel adds the groups in order, 8
+ * bytes a feature and group (4). All are bound by memory; the weights come from the cache. UNDO: x is y, and
+ * xhat = (y - b) / w (layernorm_any.cuh).
  *
  * Rows that are no multiple of 16 bytes, or too long for registers (backward beyond 1024 packs, forward beyond 2048),
  * take the plain kernels of layernorm_any.cuh, which read the row once more for every sum. */
 #include "kernels/cuda/layernorm_any.cuh"
+#include "kernels/cuda/norm_groups.cuh"
 
-enum { WARPS = 4, LAST_COLUMNS = 32, LAST_ROWS = 32 };
+enum { WARPS = 4 };
 
 /* V floats from and to addresses of whole packs. As arrays, which keeps the backward kernel's loops unrolled
  * together. */
@@ -34,7 +36,7 @@ template <int V> __device__ inline void store_floats(float *to, const float at[V
 
 /* A thread's packs of a row, with zeros behind the row's end. Zeros for rows from `end` on. */
 template <typename T, int TEAM, int P>
-__device__ inline void layernorm_load(const T *x, int64_t row, int64_t end, int width, int lane, pack<T> v[P])
+__device__ inline void norm_load(const T *x, int64_t row, int64_t end, int width, int lane, pack<T> v[P])
 {
     for (int p = 0; p < P; p++) {
         const int column = (lane + p * TEAM) * pack<T>::count;
@@ -43,10 +45,10 @@ __device__ inline void layernorm_load(const T *x, int64_t row, int64_t end, int 
 }
 
 /* A row of at most TEAM * P packs, a multiple of 16 bytes. */
-template <typename T, int TEAM, int P>
+template <typename T, int TEAM, int P, bool CENTERED>
 __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
-    layernorm_forward(int64_t rows, int width, float eps, const T *x, const float *w, const float *b, T *y, float *mean,
-                      float *rstd)
+    norm_forward(int64_t rows, int width, float eps, const T *x, const float *w, const float *b, T *y, float *mean,
+                 float *rstd)
 {
     __shared__ float shared[32];
     constexpr int V = pack<T>::count;
@@ -54,14 +56,17 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
     const int lane = (int)threadIdx.x % TEAM;
     for (int64_t row = (int64_t)blockIdx.x * teams + team; row < rows; row += (int64_t)gridDim.x * teams) {
         pack<T> v[P];
-        float sum = 0, squares = 0;
-        layernorm_load<T, TEAM, P>(x, row, rows, width, lane, v);
-        for (int p = 0; p < P; p++) {
-            for (int j = 0; j < V; j++) {
-                sum += (lane + p * TEAM) * V < width ? to_float(v[p].at[j]) : 0.0f;
+        float m = 0, squares = 0;
+        norm_load<T, TEAM, P>(x, row, rows, width, lane, v);
+        if constexpr (CENTERED) {
+            float sum = 0;
+            for (int p = 0; p < P; p++) {
+                for (int j = 0; j < V; j++) {
+                    sum += (lane + p * TEAM) * V < width ? to_float(v[p].at[j]) : 0.0f;
+                }
             }
+            m = team_sum<TEAM>(sum, shared) / (float)width;
         }
-        const float m = team_sum<TEAM>(sum, shared) / (float)width;
         for (int p = 0; p < P; p++) {
             for (int j = 0; j < V; j++) {
                 const float u = to_float(v[p].at[j]) - m;
@@ -70,15 +75,22 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
         }
         const float k = 1.0f / sqrtf(team_sum<TEAM>(squares, shared) / (float)width + eps);
         if (lane == 0) {
-            mean[row] = m;
             rstd[row] = k;
+            if constexpr (CENTERED) {
+                mean[row] = m;
+            }
         }
         for (int p = 0; p < P; p++) {
             const int column = (lane + p * TEAM) * V;
             if (column < width) {
-                const wide<float, V> weight = load_wide<V>(w + column), bias = load_wide<V>(b + column);
+                const wide<float, V> weight = load_wide<V>(w + column);
+                wide<float, V> bias = {};
+                if constexpr (CENTERED) {
+                    bias = load_wide<V>(b + column);
+                }
                 for (int j = 0; j < V; j++) {
-                    v[p].at[j] = from_float<T>((to_float(v[p].at[j]) - m) * k * weight.at[j] + bias.at[j]);
+                    const float scaled = (to_float(v[p].at[j]) - m) * k * weight.at[j];
+                    v[p].at[j] = from_float<T>(CENTERED ? scaled + bias.at[j] : scaled);
                 }
                 store16(y + row * width + column, v[p]);
             }
@@ -86,31 +98,32 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS)
     }
 }
 
-/* dx = (adds ? dx : 0) + rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group; part[group][0] and
- * part[group][1] get the group's sums of dy xhat and dy. Teams take turns at the rows, and their sums are added in
- * order. A team that is a block waits for its own threads at every row, so it fetches the next row before that. */
-template <typename T, int TEAM, int P, bool UNDO>
+/* dx = (adds ? dx : 0) + rstd (dy w - mean(dy w) - xhat mean(dy w xhat)) for the rows of one group, in RMS norm without
+ * mean(dy w); part[group][0] and part[group][1] get the group's sums of dy xhat and, where there is a bias, dy. Teams take
+ * turns at the rows, and their sums are added in order. A team that is a block waits for its own threads at every row, so
+ * it fetches the next row before that. */
+template <typename T, int TEAM, int P, bool CENTERED, bool UNDO>
 __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                                                                  : P > 3    ? 3
                                                                             : 4)
-    layernorm_backward(int64_t rows, int width, int64_t group_rows, const T *x, const T *dy, const float *w,
-                       const float *b, const float *mean, const float *rstd, T *dx, bool adds, float *part)
+    norm_backward(int64_t rows, int width, int64_t group_rows, const T *x, const T *dy, const float *w, const float *b,
+                  const float *mean, const float *rstd, T *dx, bool adds, float *part)
 {
-    enum { V = pack<T>::count, TEAMS = TEAM > 32 ? 1 : WARPS };
+    enum { V = pack<T>::count, TEAMS = TEAM > 32 ? 1 : WARPS, SUMS = CENTERED ? 2 : 1 };
     __shared__ float shared[64];
     const int team = (int)threadIdx.x / TEAM, lane = (int)threadIdx.x % TEAM;
     const int64_t start = (int64_t)blockIdx.x * group_rows;
     const int64_t end = start + group_rows < rows ? start + group_rows : rows;
     float dw[P][V] = {}, db[P][V] = {};
     pack<T> value[P], slope[P], next_value[P], next_slope[P];
-    layernorm_load<T, TEAM, P>(x, start + team, end, width, lane, value);
-    layernorm_load<T, TEAM, P>(dy, start + team, end, width, lane, slope);
+    norm_load<T, TEAM, P>(x, start + team, end, width, lane, value);
+    norm_load<T, TEAM, P>(dy, start + team, end, width, lane, slope);
     for (int64_t row = start + team; row < end; row += TEAMS) {
-        const float m = UNDO ? 0.0f : mean[row], k = rstd[row];
+        const float m = CENTERED && !UNDO ? mean[row] : 0.0f, k = rstd[row];
         const int64_t next = row + TEAMS;
         if constexpr (TEAMS == 1) {
-            layernorm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
-            layernorm_load<T, TEAM, P>(dy, next, end, width, lane, next_slope);
+            norm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
+            norm_load<T, TEAM, P>(dy, next, end, width, lane, next_slope);
         }
         float plain = 0, product = 0;
         for (int p = 0; p < P; p++) {
@@ -118,21 +131,27 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
             if (column < width) {
                 float weight[V], bias[V] = {};
                 load_weights<V>(w + column, weight);
-                if constexpr (UNDO) {
+                if constexpr (CENTERED && UNDO) {
                     load_weights<V>(b + column, bias);
                 }
                 for (int j = 0; j < V; j++) {
                     const float g = to_float(slope[p].at[j]);
-                    const float u = layernorm_hat<T, UNDO>(to_float(value[p].at[j]), m, k, weight[j], bias[j]);
-                    plain += g * weight[j];
+                    const float u = norm_hat<T, UNDO>(to_float(value[p].at[j]), m, k, weight[j], bias[j]);
+                    plain += CENTERED ? g * weight[j] : 0.0f;
                     product += g * weight[j] * u;
                     dw[p][j] += g * u;
-                    db[p][j] += g;
+                    db[p][j] += CENTERED ? g : 0.0f;
                 }
             }
         }
-        const float2 sums = team_sums<TEAM>(plain, product, shared);
-        const float g_mean = sums.x / (float)width, slant = sums.y / (float)width;
+        float g_mean = 0, slant = 0;
+        if constexpr (CENTERED) {
+            const float2 sums = team_sums<TEAM>(plain, product, shared);
+            g_mean = sums.x / (float)width;
+            slant = sums.y / (float)width;
+        } else {
+            slant = team_sum<TEAM>(product, shared) / (float)width;
+        }
         for (int p = 0; p < P; p++) {
             const int column = (lane + p * TEAM) * V;
             if (column < width && dx != NULL) {
@@ -140,12 +159,12 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
                 T *const to = dx + row * width + column;
                 const pack<T> base = adds ? load16(to) : pack<T>();
                 load_weights<V>(w + column, weight);
-                if constexpr (UNDO) {
+                if constexpr (CENTERED && UNDO) {
                     load_weights<V>(b + column, bias);
                 }
                 for (int j = 0; j < V; j++) {
                     const float g = to_float(slope[p].at[j]) * weight[j];
-                    const float u = layernorm_hat<T, UNDO>(to_float(value[p].at[j]), m, k, weight[j], bias[j]);
+                    const float u = norm_hat<T, UNDO>(to_float(value[p].at[j]), m, k, weight[j], bias[j]);
                     const float own = k * (g - g_mean - u * slant);
                     value[p].at[j] = from_float<T>(to_float(base.at[j]) + own);
                 }
@@ -153,26 +172,28 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
             }
         }
         if constexpr (TEAMS > 1) {
-            layernorm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
-            layernorm_load<T, TEAM, P>(dy, next, end, width, lane, next_slope);
+            norm_load<T, TEAM, P>(x, next, end, width, lane, next_value);
+            norm_load<T, TEAM, P>(dy, next, end, width, lane, next_slope);
         }
         for (int p = 0; p < P; p++) {
             value[p] = next_value[p];
             slope[p] = next_slope[p];
         }
     }
-    float *const to = part + (int64_t)blockIdx.x * 2 * width;
+    float *const to = part + (int64_t)blockIdx.x * SUMS * width;
     if constexpr (TEAMS == 1) {
         for (int p = 0; p < P; p++) {
             const int column = (lane + p * TEAM) * V;
             if (column < width) {
                 store_floats<V>(to + column, dw[p]);
-                store_floats<V>(to + width + column, db[p]);
+                if constexpr (CENTERED) {
+                    store_floats<V>(to + width + column, db[p]);
+                }
             }
         }
     } else {
         __shared__ __align__(16) float turn[TEAMS][P * TEAM * V];
-        for (int which = 0; which < 2; which++) {
+        for (int which = 0; which < SUMS; which++) {
             for (int p = 0; p < P; p++) {
                 store_floats<V>(&turn[team][(lane + p * TEAM) * V], which == 0 ? dw[p] : db[p]);
             }
@@ -189,50 +210,30 @@ __global__ void __launch_bounds__(TEAM > 32 ? TEAM : 32 * WARPS, TEAM > 128 ? 1
     }
 }
 
-/* Adds the columns of [groups][2 width]: up to 32 threads share the groups of a column and are added in order. */
-static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
-    layernorm_groups(int64_t groups, int64_t width, const float *part, float *dw, bool dw_adds, float *db, bool db_adds)
-{
-    __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
-    const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
-    const int high = (int)blockDim.x / LAST_COLUMNS;
-    const int64_t column = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
-    float own = 0;
-    if (column < 2 * width) {
-#pragma unroll 8
-        for (int64_t g = y_at; g < groups; g += high) {
-            own += part[g * 2 * width + column];
-        }
-    }
-    sums[y_at][x_at] = own;
-    __syncthreads();
-    if (y_at == 0 && column < 2 * width) {
-        float total = 0;
-        for (int n = 0; n < high; n++) {
-            total += sums[n][x_at];
-        }
-        float *const to = column < width ? dw + column : db + (column - width);
-        *to = (column < width ? dw_adds : db_adds) ? *to + total : total;
-    }
-}
-
-template <typename T, int TEAM, int P> static void start_forward(const layernorm_call &call)
+template <typename T, int TEAM, int P> static void start_forward(const norm_call &call)
 {
     const int teams = TEAM > 32 ? 1 : WARPS;
-    CKPT_LAUNCH(call.cuda, (layernorm_forward<T, TEAM, P>), row_grid(call.rows, teams), TEAM * teams, 0, call.rows,
-                (int)call.width, call.eps, (const T *)call.x, call.w, call.b, (T *)call.y, call.mean, call.rstd);
+    CKPT_LAUNCH(call.cuda, (call.centered ? norm_forward<T, TEAM, P, true> : norm_forward<T, TEAM, P, false>),
+                row_grid(call.rows, teams), TEAM * teams, 0, call.rows, (int)call.width, call.eps, (const T *)call.x,
+                call.w, call.b, (T *)call.y, call.mean, call.rstd);
 }
 
-template <typename T, int TEAM, int P> static void start_backward(const layernorm_call &call)
+template <typename T, int TEAM, int P, bool CENTERED> static void start_backward_in(const norm_call &call)
 {
     const int teams = TEAM > 32 ? 1 : WARPS;
-    CKPT_LAUNCH(call.cuda, (call.undo ? layernorm_backward<T, TEAM, P, true> : layernorm_backward<T, TEAM, P, false>),
+    CKPT_LAUNCH(call.cuda,
+                (call.undo ? norm_backward<T, TEAM, P, CENTERED, true> : norm_backward<T, TEAM, P, CENTERED, false>),
                 (unsigned)call.groups, TEAM * teams, 0, call.rows, (int)call.width, call.group_rows, (const T *)call.x,
                 (const T *)call.dy, call.w, call.b, (const float *)call.mean, (const float *)call.rstd, (T *)call.dx,
                 call.adds, call.part);
 }
 
-template <typename T> static void choose_forward(const layernorm_call &call)
+template <typename T, int TEAM, int P> static void start_backward(const norm_call &call)
+{
+    (call.centered ? start_backward_in<T, TEAM, P, true> : start_backward_in<T, TEAM, P, false>)(call);
+}
+
+template <typename T> static void choose_forward(const norm_call &call)
 {
     const int64_t packs = packs_of<T>(call.width);
     if (call.width % pack<T>::count != 0 || packs > 2048) {
@@ -250,7 +251,7 @@ template <typename T> static void choose_forward(const layernorm_call &call)
     }
 }
 
-template <typename T> static void choose_backward(const layernorm_call &call)
+template <typename T> static void choose_backward(const norm_call &call)
 {
     const int64_t packs = packs_of<T>(call.width);
     if (call.width % pack<T>::count != 0 || packs > 1024) {
@@ -272,18 +273,21 @@ template <typename T> static void choose_backward(const layernorm_call &call)
     }
 }
 
-static layernorm_call make_call(const ckpt_kernel_args *args)
+/* A layer norm has two parameters and two saved tensors, mean and rstd; an RMS norm one of each, weight and rstd. */
+static norm_call make_call(const ckpt_kernel_args *args)
 {
     const ckpt_shape *const x = &args->node->in[0].shape;
-    layernorm_call call = {.cuda = (const ckpt_cuda *)args->context,
-                           .width = x->dim[x->rank - 1],
-                           .eps = (float)ckpt_node_float(args->node, "eps"),
-                           .x = args->in[0],
-                           .w = args->param[0],
-                           .b = args->param[1],
-                           .mean = (float *)args->saved[0],
-                           .rstd = (float *)args->saved[1],
-                           .part = (float *)args->workspace};
+    const bool centered = args->node->param_count == 2;
+    norm_call call = {.cuda = (const ckpt_cuda *)args->context,
+                      .centered = centered,
+                      .width = x->dim[x->rank - 1],
+                      .eps = (float)ckpt_node_float(args->node, "eps"),
+                      .x = args->in[0],
+                      .w = args->param[0],
+                      .b = centered ? args->param[1] : NULL,
+                      .mean = centered ? (float *)args->saved[0] : NULL,
+                      .rstd = (float *)args->saved[centered ? 1 : 0],
+                      .part = (float *)args->workspace};
     call.rows = ckpt_shape_count(x) / call.width;
     call.group_rows = ckpt_gpu_group_rows(call.rows);
     call.groups = (call.rows + call.group_rows - 1) / call.group_rows;
@@ -292,31 +296,34 @@ static layernorm_call make_call(const ckpt_kernel_args *args)
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    layernorm_call call = make_call(args);
+    norm_call call = make_call(args);
     call.y = args->out[0];
     CKPT_BY_DTYPE(args->node->in[0].dtype, choose_forward, call);
-    return ckpt_cuda_launched("layernorm", err);
+    return ckpt_cuda_launched(args->node->op->name, err);
 }
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
-    layernorm_call call = make_call(args);
+    norm_call call = make_call(args);
     call.dy = args->grad_out[0];
     call.dx = args->grad_in[0];
     call.undo = ckpt_way_is(args->way, "output");
     call.x = call.undo ? args->out[0] : args->in[0];
     call.adds = (args->grad_in_adds & 1) != 0 && call.dx != NULL;
     CKPT_BY_DTYPE(args->node->in[0].dtype, choose_backward, call);
-    const unsigned blocks = (unsigned)((2 * call.width + LAST_COLUMNS - 1) / LAST_COLUMNS);
-    const int high = call.groups < LAST_ROWS ? (int)call.groups : LAST_ROWS;
-    CKPT_LAUNCH(call.cuda, layernorm_groups, blocks, LAST_COLUMNS * high, 0, call.groups, call.width,
-                (const float *)call.part, args->grad_param[0], (args->grad_param_adds & 1) != 0, args->grad_param[1],
-                (args->grad_param_adds & 2) != 0);
-    return ckpt_cuda_launched("layernorm backward", err);
+    start_norm_groups(args, call.groups, call.width, call.part);
+    return ckpt_cuda_launched(args->node->op->name, err);
 }
 
 extern "C" const ckpt_kernel ckpt_cuda_layernorm = {
     .op = "layernorm",
+    .workspace = op_workspace,
+    .forward = forward,
+    .backward = backward,
+};
+
+extern "C" const ckpt_kernel ckpt_cuda_rmsnorm = {
+    .op = "rmsnorm",
     .workspace = op_workspace,
     .forward = forward,
     .backward = backward,

@@ -5,8 +5,8 @@ static const ckpt_attr_spec attrs[] = {
     {.name = "approximate",
      .kind = CKPT_STRING,
      .string = "none",
-     .words = "none|tanh",
-     .help = "none: the error function; tanh: its approximation"},
+     .words = "none|tanh|sigmoid",
+     .help = "none: the error function; tanh and sigmoid: its approximations"},
     {0},
 };
 
@@ -20,7 +20,8 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 
 const ckpt_op ckpt_op_gelu = {
     .name = "gelu",
-    .formula = "y = x/2 (1 + erf(x / sqrt(2))); tanh: y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+    .formula = "y = x/2 (1 + erf(x / sqrt(2))); tanh: y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); "
+               "sigmoid: y = x / (1 + exp(-1.702 x))",
     .source = "Hendrycks & Gimpel 2016, arXiv:1606.08415",
     .attrs = attrs,
     .in_min = 1,

@@ -6,6 +6,7 @@
 #define INT(n, v)   {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
 #define REAL(n, v)  {.name = (n), .kind = CKPT_FLOAT, .real = (v)}
 #define FLAG(n, v)  {.name = (n), .kind = CKPT_BOOL, .integer = (v)}
+#define WORD(n, v)  {.name = (n), .kind = CKPT_STRING, .string = (v)}
 #define LENGTH(...) ((int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 #define LIST(n, ...) \
     {.name = (n), .kind = CKPT_INTS, .ints = (const int64_t[]){__VA_ARGS__}, .int_count = LENGTH(__VA_ARGS__)}
@@ -60,6 +61,25 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "layernorm", IN(F(200, 7))},
     {.op = "layernorm", IN(F(5, 768))},
     {.op = "layernorm", IN(F(2, 5001))},
+    {.op = "rmsnorm", IN(F(3, 1000))},
+    {.op = "rmsnorm", IN(F(200, 7))},
+    {.op = "rmsnorm", IN(F(2, 5001))},
+    {.op = "groupnorm", IN(F(1, 320, 9, 8)), AT(INT("groups", 32))},
+    {.op = "groupnorm", IN(F(2, 64, 13, 16)), AT(INT("groups", 1))},
+    {.op = "groupnorm", IN(F(700, 12)), AT(INT("groups", 3))},
+    {.op = "instancenorm", IN(F(2, 7, 33, 31))},
+    {.op = "timestep_embedding", IN(F(7)), AT(INT("features", 130))},
+    {.op = "rope", IN(F(2, 9, 64)), AT(INT("heads", 4))},
+    {.op = "rope", IN(F(1, 9, 80)), AT(INT("heads", 5), WORD("layout", "interleaved"))},
+    {.op = "rope", IN(F(2, 3, 72)), AT(INT("heads", 3), INT("rotary", 16))},
+    {.op = "rope", IN(F(2, 3, 144)), AT(INT("heads", 6), INT("rotary", 16), WORD("layout", "interleaved"))},
+    {.op = "rope", IN(F(1, 3, 1024)), AT(INT("heads", 2))},
+    {.op = "rope", IN(F(1, 2000, 16)), AT(INT("heads", 1), REAL("base", 2))},
+    {.op = "swiglu", IN(F(7, 48))},
+    {.op = "swiglu", IN(F(7, 24))},
+    {.op = "swiglu", .in_count = 2, IN(F(1001))},
+    {.op = "geglu", IN(F(7, 48))},
+    {.op = "geglu", IN(F(3, 3, 16), FIXED(3, 3, 16)), AT(WORD("approximate", "tanh"))},
     {.op = "softmax", IN(F(200, 7)), .fill = CKPT_FILL_WIDE},
     {.op = "softmax", IN(F(3, 1000)), .fill = CKPT_FILL_WIDE},
     {.op = "softmax", IN(F(7, 1000, 3)), AT(INT("axis", 1))},
@@ -79,6 +99,9 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "layernorm", IN(F(2050, 8))}, {.op = "layernorm", IN(F(9, 504))}, {.op = "layernorm", IN(F(9, 1024))},
     {.op = "layernorm", IN(F(3, 1600))}, {.op = "layernorm", IN(F(5, 4096))}, {.op = "layernorm", IN(F(2, 8192))},
     {.op = "layernorm", IN(F(1, 16392))},
+    {.op = "rmsnorm", IN(F(2050, 8))}, {.op = "rmsnorm", IN(F(9, 504))}, {.op = "rmsnorm", IN(F(9, 1024))},
+    {.op = "rmsnorm", IN(F(3, 1600))}, {.op = "rmsnorm", IN(F(5, 4096))}, {.op = "rmsnorm", IN(F(2, 8192))},
+    {.op = "rmsnorm", IN(F(1, 16392))},
     {.op = "softmax", IN(F(3, 9001)), .fill = CKPT_FILL_WIDE},
     {.op = "softmax", IN(F(3, 11, 24)), AT(INT("axis", 1)), .fill = CKPT_FILL_WIDE},
     {.op = "log_softmax", IN(F(3, 4099)), .fill = CKPT_FILL_WIDE},

@@ -73,10 +73,12 @@ static void relu6(const ckpt_reference *r)
 static void gelu(const ckpt_reference *r)
 {
     const double pi = 3.14159265358979323846;
-    const bool exact = strcmp(ckpt_node_string(r->node, "approximate"), "none") == 0;
+    const char *const form = ckpt_node_string(r->node, "approximate");
     for (int64_t i = 0; i < ckpt_shape_count(&r->node->out[0].shape); i++) {
         const double x = r->in[0][i];
-        const double gate = exact ? erf(x / sqrt(2)) : tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x));
+        const double gate = strcmp(form, "none") == 0   ? erf(x / sqrt(2))
+                            : strcmp(form, "tanh") == 0 ? tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x))
+                                                        : 2 / (1 + exp(-1.702 * x)) - 1;
         r->out[0][i] = 0.5 * x * (1 + gate);
     }
 }
@@ -333,6 +335,13 @@ static const struct {
     {"conv_transpose2d", ckpt_reference_conv_transpose},
     {"batchnorm", ckpt_reference_batchnorm},
     {"layernorm", ckpt_reference_layernorm},
+    {"rmsnorm", ckpt_reference_rmsnorm},
+    {"groupnorm", ckpt_reference_groupnorm},
+    {"instancenorm", ckpt_reference_groupnorm},
+    {"rope", ckpt_reference_rope},
+    {"timestep_embedding", ckpt_reference_timestep_embedding},
+    {"swiglu", ckpt_reference_swiglu},
+    {"geglu", ckpt_reference_geglu},
     {"relu", relu},
     {"relu6", relu6},
     {"gelu", gelu},

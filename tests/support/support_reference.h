@@ -63,5 +63,7 @@ ckpt_reference_op ckpt_reference_tile, ckpt_reference_sum, ckpt_reference_mean, 
     ckpt_reference_gather, ckpt_reference_cumsum;
 
 ckpt_reference_op ckpt_reference_conv_transpose, ckpt_reference_adaptive_maxpool2d, ckpt_reference_adaptive_avgpool2d;
+ckpt_reference_op ckpt_reference_rmsnorm, ckpt_reference_rope, ckpt_reference_swiglu, ckpt_reference_geglu;
+ckpt_reference_op ckpt_reference_groupnorm, ckpt_reference_timestep_embedding;
 
 #endif

@@ -1,0 +1,12 @@
+/* Two sums per channel over rows of pixels, for batch norm and group norm. */
+#ifndef CKPT_KERNELS_CPU_CHANNEL_SUMS_H
+#define CKPT_KERNELS_CPU_CHANNEL_SUMS_H
+
+#include <stdint.h>
+
+/* Over rows first .. end - 1 of x and dy [rows, channels]: total[c] = sum of v, total[channels + c] = sum of
+ * v (x - center[c]), v = dy, or x - center where dy is NULL. In float over blocks of rows, then in double. */
+void ckpt_channel_sums(int64_t first, int64_t end, int64_t channels, const float *x, const float *dy,
+                       const float *center, double *total);
+
+#endif
