@@ -34,6 +34,10 @@ static const published table[] = {
     /* Hugging Face, gpt2 and gpt2-xl: GPT2LMHeadModel.num_parameters(). */
     {"gpt2-124m.json", 124439808, "tokens=64"},
     {"gpt2-1.5b.json", 1557611200, "tokens=64"},
+    /* Hugging Face, meta-llama/Llama-3.2-1B and Qwen/Qwen3-0.6B: num_parameters() of LlamaForCausalLM and
+     * Qwen3ForCausalLM, tied heads once. */
+    {"llama-3.2-1b.json", 1235814400, "tokens=64"},
+    {"qwen3-0.6b.json", 596049920, "tokens=64"},
     /* Hugging Face, bert-large-uncased, BertForMaskedLM: 335,174,458 (BertModel's 335,141,888 without its pooler of
      * 1,049,600, with the head's 1,082,170). */
     {"bert-large.json", 335174458, "tokens=64"},
