@@ -9,25 +9,18 @@
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, BLOCK = CKPT_EIGHT_BIT_BLOCK };
 
-/* The byte of a share 0 .. 1 of the scale. Its decade e begins at 10^(e - 7). */
-static inline uint8_t byte_of(float share, int first_cells, int top, float last)
+/* The byte of a share 0 .. 1 of the scale, without a branch. Its decade e begins at 10^(e - 7). */
+static inline int byte_of(float share, int first_cells, int top, float last)
 {
-    static const float begin[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f};
     static const float tenfold[] = {1e6f, 1e5f, 1e4f, 1e3f, 1e2f, 1e1f, 1e0f};
-    if (!(share >= 1e-7f)) {
-        return 0;
-    }
-    if (share >= last) {
-        return (uint8_t)top;
-    }
-    int e = 0;
-    for (int i = 0; i < 6; i++) {
-        e += share >= begin[i];
-    }
+    const int e =
+        (share >= 1e-6f) + (share >= 1e-5f) + (share >= 1e-4f) + (share >= 1e-3f) + (share >= 1e-2f) + (share >= 1e-1f);
     const int cells = first_cells << e;
+    const float most = (float)(cells - 1);
     const float at = (share * tenfold[e] - 0.1f) * (1.0f / 0.9f) * (float)cells;
-    const int k = at > 0.0f ? (int)at : 0;
-    return (uint8_t)(1 + cells - first_cells + (k < cells ? k : cells - 1));
+    const float below = at < most ? at : most, within = below > 0.0f ? below : 0.0f;
+    const int byte = 1 + cells - first_cells + (int)within, low = share >= 1e-7f ? byte : 0;
+    return share >= last ? top : low;
 }
 
 /* Both maps, and from where on a share is 1: half-way from the last cell's middle. */
@@ -47,24 +40,27 @@ static void fill_maps(maps *m)
 
 static void write_mean(const maps *map, const float *from, int count, float scale, uint8_t *to)
 {
-    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f, last = map->mean_last;
+#pragma omp simd
     for (int i = 0; i < count; i++) {
-        const int byte = byte_of(fabsf(from[i]) * inverse, 1, 128, map->mean_last);
-        to[i] = (uint8_t)(from[i] < 0.0f && byte > 0 ? (byte < 128 ? byte : 127) + 128 : byte);
+        const int byte = byte_of(fabsf(from[i]) * inverse, 1, 128, last);
+        const int negative = byte < 128 ? byte + 128 : 255, with_sign = from[i] < 0.0f ? negative : byte;
+        to[i] = (uint8_t)(byte == 0 ? 0 : with_sign);
     }
 }
 
 static void write_square(const maps *map, const float *from, int count, float scale, uint8_t *to)
 {
-    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f, last = map->square_last;
+#pragma omp simd
     for (int i = 0; i < count; i++) {
-        to[i] = byte_of(from[i] * inverse, 2, 255, map->square_last);
+        to[i] = (uint8_t)byte_of(from[i] * inverse, 2, 255, last);
     }
 }
 
 static void step_block(const ckpt_update_args *args, const ckpt_adam_rule *r, const maps *map, int64_t block)
 {
-    float mean[BLOCK], square[BLOCK];
+    float mean[BLOCK], size[BLOCK], square[BLOCK];
     const int64_t first = block * BLOCK;
     const int count = (int)(args->count - first < BLOCK ? args->count - first : BLOCK);
     const float scale = args->scale != NULL ? *args->scale : 1.0f;
@@ -73,15 +69,18 @@ static void step_block(const ckpt_update_args *args, const ckpt_adam_rule *r, co
     uint8_t *const m = (uint8_t *)args->slot[0] + first, *const v = (uint8_t *)args->slot[1] + first;
     float *const m_scale = args->slot[0] + ckpt_eight_bit_scale(args->count) / 4 + block;
     float *const v_scale = args->slot[1] + ckpt_eight_bit_scale(args->count) / 4 + block;
-    float most_mean = 0.0f, most_square = 0.0f;
+    const float m_before = *m_scale, v_before = *v_scale;
+#pragma omp simd
     for (int i = 0; i < count; i++) {
         const float w = param[i] * r->stay, g = grad[i] * scale;
-        mean[i] = r->beta1 * (map->mean[m[i]] * *m_scale) + r->rest1 * g;
-        square[i] = r->beta2 * (map->square[v[i]] * *v_scale) + r->rest2 * g * g;
-        most_mean = fabsf(mean[i]) > most_mean ? fabsf(mean[i]) : most_mean;
-        most_square = square[i] > most_square ? square[i] : most_square;
-        param[i] = w - r->size * mean[i] / (sqrtf(square[i]) * r->root + r->eps);
+        const float a = r->beta1 * (map->mean[m[i]] * m_before) + r->rest1 * g;
+        const float b = r->beta2 * (map->square[v[i]] * v_before) + r->rest2 * g * g;
+        param[i] = w - r->size * a / (sqrtf(b) * r->root + r->eps);
+        mean[i] = a;
+        size[i] = fabsf(a);
+        square[i] = b;
     }
+    const float most_mean = ckpt_vector_max(count, size), most_square = ckpt_vector_max(count, square);
     write_mean(map, mean, count, most_mean, m);
     write_square(map, square, count, most_square, v);
     *m_scale = most_mean;
