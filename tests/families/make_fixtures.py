@@ -118,7 +118,7 @@ def write(name):
     for one in model.parameters():  # biases and norms too are none that could be left out unseen
         if one.dim() == 1:
             one.data += 0.1 * torch.randn_like(one)
-    model.config._attn_implementation = "eager"
+    model.config._attn_implementation = model.config._experts_implementation = "eager"
     model.save_pretrained(folder)
     if os.path.exists(os.path.join(folder, "generation_config.json")):
         os.remove(os.path.join(folder, "generation_config.json"))

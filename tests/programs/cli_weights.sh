@@ -43,6 +43,15 @@ model=$source_dir/models/mlp.json
 "$train" --plan mlp.plan.json --steps 1 --export mlp.safetensors "$model" | grep sha256 > mlp.txt || fail "train mlp"
 "$train" --plan mlp.plan.json --steps 0 --init mlp.safetensors "$model" | grep sha256 | cmp -s - mlp.txt || fail "other weights of mlp"
 
+# Batch norm's running statistics are weights too.
+model=$source_dir/tests/pytorch/tiny-resnet.model.json
+"$plan" --strategy keep-all --threads 2 -o norm.plan.json "$model" > /dev/null || fail "plan of a batch norm"
+norm=("$train" --plan norm.plan.json)
+"${norm[@]}" --steps 2 --export norm.safetensors "$model" > /dev/null || fail "train a batch norm"
+"${norm[@]}" --steps 0 --init norm.safetensors --export norm2.safetensors "$model" > /dev/null || fail "--init of a batch norm"
+cmp norm.safetensors norm2.safetensors || fail "other statistics came out"
+grep -aq running_mean norm.safetensors || fail "no statistics in the file"
+
 refuse 2 "--resume has weights of its own" "${run[@]}" --init "$weights" --resume state network.json
 refuse 2 "--export-dtype needs --export FILE" "${run[@]}" --export-dtype bfloat16 network.json
 refuse 2 'wanted float32 or bfloat16' "${run[@]}" --export x --export-dtype float16 network.json

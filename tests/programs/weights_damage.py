@@ -123,6 +123,16 @@ CONFIGS = {
     "crossed": {"add_cross_attention": True}, "tied-text": {"tie_word_embeddings": "yes"}, "quantized": {"quantization_config": {"bits": 4}},
     "format": {"format": "ckpt-config/1"},
 }
+LLAMA = json.load(open(os.path.join(SOURCE, "tests/families/llama/config.json"), encoding="utf-8"))
+LLAMAS = {
+    "rope-unknown": {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}, "rope-old-unknown": {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+    "rope-type-number": {"rope_parameters": {"rope_type": 1}}, "rope-theta-text": {"rope_parameters": {"rope_theta": "1e4"}},
+    "rope-theta-zero": {"rope_theta": 0, "rope_parameters": None}, "rope-factor-negative": {"rope_scaling": {"type": "linear", "factor": -1.0}}, "rope-partial": {"partial_rotary_factor": 0.5},
+    "kv-heads": {"num_key_value_heads": 3}, "kv-heads-zero": {"num_key_value_heads": -2}, "head-odd": {"head_dim": 3},
+    "bias-text": {"attention_bias": "yes"}, "bias-list": {"mlp_bias": []}, "act": {"hidden_act": "relu"}, "epsilon": {"rms_norm_eps": -1.0},
+    "layers-differ": {"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]}, "layers-unknown": {"model_type": "qwen3", "layer_types": ["chunked_attention"]},
+    "window-negative": {"model_type": "mistral", "sliding_window": "3"},
+}
 TEXTS = {"empty": "", "cut": json.dumps(CONFIG)[:200], "twice": '{"model_type": "gpt2", "model_type": "gpt2"}', "array": "[]", "no-type": "{}", "comment": "{ // a\n}"}
 
 
@@ -155,6 +165,7 @@ def main():
         print(name, refused(name, [*init, "index.json", "network.json"]), sep=": ")
         count += 1
     configs = {name: json.dumps({**CONFIG, **change}) for name, change in CONFIGS.items()}
+    configs |= {name: json.dumps({**LLAMA, **change}) for name, change in LLAMAS.items()}
     for name, value in {**configs, **TEXTS}.items():
         with open("bad.json", "w", encoding="utf-8") as file:
             file.write(value)

@@ -2,7 +2,7 @@
 /* Tiny networks of Hugging Face's families, from config.json and model.safetensors alone, against transformers: losses of
  * three training steps, every gradient of the first, and weights that go out as they came in. The files are made by
  * tests/families/make_fixtures.py; here a keep-all plan and a recomputing one train them. */
-#include "tests/support/support_test.h"
+#include "tests/support/support_core.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -236,7 +236,47 @@ static void test_families(void **state)
         count++;
     }
     closedir(folder);
-    assert_true(count >= (only != NULL ? 1 : 1));
+    assert_true(count >= (only != NULL ? 1 : 6));
+}
+
+/* Configurations as they were published, of what differs from transformers' defaults, and their numbers of parameters. */
+static void test_published_sizes(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t parameters;
+    } network[] = {
+        {"{\"model_type\": \"gpt2\"}", 124439808},
+        {"{\"model_type\": \"bert\"}", 109514298},
+        {"{\"model_type\": \"llama\"}", 6738415616},
+        {"{\"model_type\": \"mistral\", \"max_position_embeddings\": 32768}", 7241732096},
+        {"{\"model_type\": \"qwen2\", \"hidden_size\": 896, \"num_hidden_layers\": 24, \"num_attention_heads\": 14, "
+         "\"num_key_value_heads\": 2, "
+         "\"intermediate_size\": 4864, \"tie_word_embeddings\": true}",
+         494032768}, /* Qwen2-0.5B */
+        {"{\"model_type\": \"qwen3\", \"hidden_size\": 1024, \"num_hidden_layers\": 28, \"num_attention_heads\": 16, "
+         "\"num_key_value_heads\": 8, "
+         "\"intermediate_size\": 3072, \"tie_word_embeddings\": true}",
+         596049920}, /* Qwen3-0.6B */
+    };
+    for (size_t i = 0; i < sizeof network / sizeof network[0]; i++) {
+        CKPT_TEST_ARENA(arena);
+        ckpt_err err = {0};
+        const ckpt_model *model = NULL;
+        const ckpt_network *made = NULL;
+        int64_t parameters = 0;
+        const char *const path = ckpt_test_file("config.json", network[i].config, strlen(network[i].config));
+        CHECK_OK(ckpt_model_file_read(path, NULL, 0, &arena, &model, &err), err);
+        CHECK_OK(ckpt_network_infer(model, 2, &arena, &made, &err), err);
+        for (int n = 0; n < made->node_count; n++) {
+            for (int k = 0; k < made->node[n].param_count; k++) {
+                const ckpt_param *const param = &made->node[n].param[k];
+                parameters += param->tied < 0 ? ckpt_shape_count(&param->tensor.shape) : 0;
+            }
+        }
+        CHECK(parameters == network[i].parameters, "%s has %lld parameters, wanted %lld", network[i].config,
+              (long long)parameters, (long long)network[i].parameters);
+    }
 }
 
 static ckpt_code read_config(void *context, ckpt_arena *arena, ckpt_err *err)
@@ -267,6 +307,7 @@ static void test_without_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(test_without_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(test_published_sizes),
+                                       cmocka_unit_test(test_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
