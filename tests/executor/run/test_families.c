@@ -236,7 +236,7 @@ static void test_families(void **state)
         count++;
     }
     closedir(folder);
-    assert_true(count >= (only != NULL ? 1 : 6));
+    assert_true(count >= (only != NULL ? 1 : 7));
 }
 
 /* Configurations as they were published, of what differs from transformers' defaults, and their numbers of parameters. */
@@ -250,6 +250,7 @@ static void test_published_sizes(void **state)
         {"{\"model_type\": \"bert\"}", 109514298},
         {"{\"model_type\": \"llama\"}", 6738415616},
         {"{\"model_type\": \"mistral\", \"max_position_embeddings\": 32768}", 7241732096},
+        {"{\"model_type\": \"mixtral\", \"max_position_embeddings\": 32768}", 46702792704},
         {"{\"model_type\": \"qwen2\", \"hidden_size\": 896, \"num_hidden_layers\": 24, \"num_attention_heads\": 14, "
          "\"num_key_value_heads\": 2, "
          "\"intermediate_size\": 4864, \"tie_word_embeddings\": true}",
