@@ -236,7 +236,7 @@ static void test_families(void **state)
         count++;
     }
     closedir(folder);
-    assert_true(count >= (only != NULL ? 1 : 7));
+    assert_true(count >= (only != NULL ? 1 : 9));
 }
 
 /* Configurations as they were published, of what differs from transformers' defaults, and their numbers of parameters. */
@@ -248,6 +248,8 @@ static void test_published_sizes(void **state)
     } network[] = {
         {"{\"model_type\": \"gpt2\"}", 124439808},
         {"{\"model_type\": \"bert\"}", 109514298},
+        {"{\"model_type\": \"vit\", \"num_labels\": 1000}", 86567656},
+        {"{\"model_type\": \"t5\"}", 60506624}, /* t5-small */
         {"{\"model_type\": \"llama\"}", 6738415616},
         {"{\"model_type\": \"mistral\", \"max_position_embeddings\": 32768}", 7241732096},
         {"{\"model_type\": \"mixtral\", \"max_position_embeddings\": 32768}", 46702792704},
