@@ -50,6 +50,8 @@ static const published table[] = {
     {"swin-t.json", 28288354, "batch=2"},
     {"convnext-t.json", 28589128, "size=64"},
     {"mobilenetv2.json", 3504872, "size=64"},
+    /* torchvision's documentation: efficientnet_b0 5,288,548. */
+    {"efficientnet-b0.json", 5288548, "size=64"},
     /* milesial/Pytorch-UNet, bilinear: 17,262,977 with 1 class; each further class is 64 weights and a bias. */
     {"unet.json", 17262977 + 65, "size=32"},
     /* andreasveit/densenet-pytorch and Huang et al. 2016, table 2 (0.8 M). */
