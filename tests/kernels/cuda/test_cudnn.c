@@ -359,14 +359,14 @@ static void check_attention(const char *name, int g, const ckpt_node *node)
     ckpt_kernel_release(kernel, less.state);
 }
 
-/* Without a choice: cuDNN if it has warp-group products, else our own kernels, also for a node with dropout. */
-static void check_default(const char *name, int g, const ckpt_node *node, bool dropout)
+/* Without a choice: cuDNN if it has warp-group products, else our own kernels; those alone where cuDNN may not. */
+static void check_default(const char *name, int g, const ckpt_node *node, bool own)
 {
     (void)unsetenv("CKPT_ATTENTION");
     const bound_attention made =
         bind_attention(g, node, node->forward_workspace_bytes, node->backward_workspace_bytes, NULL);
-    const char *const wanted = dropout ? "" : gpus[g].capability == 900 ? "forward=" : "own";
-    CHECK(strncmp(made.choice, wanted, dropout ? 1 : strlen(wanted)) == 0 && made.remark[0] == '\0', "%s on %s: %s, %s",
+    const char *const wanted = own ? "" : gpus[g].capability == 900 ? "forward=" : "own";
+    CHECK(strncmp(made.choice, wanted, own ? 1 : strlen(wanted)) == 0 && made.remark[0] == '\0', "%s on %s: %s, %s",
           name, gpus[g].name, made.choice, made.remark);
     ckpt_kernel_release(&ckpt_cuda_attention, made.state);
     (void)setenv("CKPT_ATTENTION", "cudnn", 1);
@@ -412,8 +412,8 @@ static int check_attention_file(const char *file, const char *const *set, int se
             if (!built[g]) {
                 continue;
             }
-            check_default(file, g, node, drops);
-            if (!drops) {
+            check_default(file, g, node, !ckpt_gpu_attention_library(node));
+            if (ckpt_gpu_attention_library(node)) {
                 check_attention(file, g, node);
             }
             checked++;

@@ -1,7 +1,8 @@
 /* labels: unit cuda; long under sanitizers; on a GPU: 60 s, together */
 /* Attention on a GPU (the emulated one, and cuda:0 where there is one) against the CPU's, at sizes around the tiles'
  * and for every path: tensor cores, multiply-adds, plain, and cuDNN where it may be used; causal or not, dropout or
- * not, one input or three, some gradients wanted. Backward of both reads the GPU's output and sums.
+ * not, one input or three, some gradients wanted, fewer heads of keys, other numbers of keys, windows. Backward of both
+ * reads the GPU's output and sums.
  *
  * How far they may be apart, with S_i = the largest over j of scale sum_d |q_id k_jd|, P' the dropped P, and f = 2^-24,
  * u = 2^-8 the roundings of float32 and bfloat16 (u = 0 in a float32 model):
@@ -54,30 +55,50 @@ typedef struct sizes {
     int64_t B, T, heads, D;
     bool causal, fused;
     double drop;
-    unsigned wanted; /* gradients of the three inputs, a bit each; 0: of none */
+    unsigned wanted;          /* gradients of the three inputs, a bit each; 0: of none */
+    int64_t S, group, window; /* keys; query heads per head of keys; 0: as many as queries, one, no window */
 } sizes;
+
+static int64_t keys_of(const sizes *s)
+{
+    return s->S == 0 ? s->T : s->S;
+}
+
+static int64_t group_of(const sizes *s)
+{
+    return s->group == 0 ? 1 : s->group;
+}
+
+/* Elements of a row of keys. */
+static int64_t key_row(const sizes *s)
+{
+    return s->heads / group_of(s) * s->D;
+}
 
 static ckpt_case case_of(const sizes *s)
 {
     const int64_t C = s->heads * s->D;
     ckpt_case test = {.op = "attention", .in_count = s->fused ? 1 : 3};
     for (int k = 0; k < test.in_count; k++) {
-        test.in[k] = (ckpt_case_input){.rank = 3, .dim = {s->B, s->T, s->fused ? 3 * C : C}};
+        const int64_t row = s->fused ? C + 2 * key_row(s) : k == 0 ? C : key_row(s);
+        test.in[k] = (ckpt_case_input){.rank = 3, .dim = {s->B, k == 0 ? s->T : keys_of(s), row}};
         test.in[k].fixed = (s->wanted >> k & 1) == 0;
     }
     test.attr[0] = (ckpt_attr){.name = "heads", .kind = CKPT_INT, .integer = s->heads};
     test.attr[1] = (ckpt_attr){.name = "causal", .kind = CKPT_BOOL, .integer = s->causal};
     test.attr[2] = (ckpt_attr){.name = "dropout", .kind = CKPT_FLOAT, .real = s->drop};
+    test.attr[3] = (ckpt_attr){.name = "kv_heads", .kind = CKPT_INT, .integer = s->heads / group_of(s)};
+    test.attr[4] = (ckpt_attr){.name = "window", .kind = CKPT_INT, .integer = s->window};
     return test;
 }
 
 /* Queries and keys 2.5 times as large: then some weights are large, most are small, and maxima grow on the way. */
 static void widen_inputs(ckpt_gpu_case *c, const sizes *s)
 {
-    const int64_t C = s->heads * s->D;
+    const int64_t keys_end = s->heads * s->D + key_row(s), row = keys_end + key_row(s);
     for (int k = 0; k < c->node->in_count; k++) {
         for (int64_t i = 0; i < c->in[k].count; i++) {
-            const bool is_value = s->fused ? i % (3 * C) >= 2 * C : k == 2;
+            const bool is_value = s->fused ? i % row >= keys_end : k == 2;
             const float x = c->in[k].value[i] * (is_value ? 1.0F : 2.5F);
             const uint16_t half = ckpt_bfloat16_of(x);
             if (c->dtype == CKPT_BFLOAT16) {
@@ -95,7 +116,8 @@ static void widen_inputs(ckpt_gpu_case *c, const sizes *s)
 
 enum { Q, K, V };
 
-/* One head: where its rows lie, and the bounds of what belongs to it, [T x D] and [T]. */
+/* One head of queries: where its rows lie, and the bounds of what belongs to it, [T x D] and [T]; and [S x D], those of
+ * its head of keys, summed over the heads before it. */
 typedef struct head {
     const ckpt_gpu_case *c;
     sizes s;
@@ -106,10 +128,14 @@ typedef struct head {
 /* Row i of q, k or v in one of the tensors of that shape. */
 static const float *row_in(const head *h, const ckpt_gpu_tensor *tensor, bool want, int which, int64_t i)
 {
-    const int64_t C = h->s.heads * h->s.D, b = h->number / h->s.heads, n = h->number % h->s.heads;
-    const ckpt_gpu_tensor *const t = &tensor[h->s.fused ? 0 : which];
+    const sizes *const s = &h->s;
+    const int64_t C = s->heads * s->D, b = h->number / s->heads, n = h->number % s->heads, own = key_row(s);
+    const ckpt_gpu_tensor *const t = &tensor[s->fused ? 0 : which];
     const float *const at = want ? t->want : t->value;
-    return at + (b * h->s.T + i) * (h->s.fused ? 3 * C : C) + (h->s.fused ? which * C : 0) + n * h->s.D;
+    const int64_t row = s->fused ? C + 2 * own : which == Q ? C : own;
+    const int64_t start = !s->fused || which == Q ? 0 : which == K ? C : C + own;
+    const int64_t head_at = (which == Q ? n : n / group_of(s)) * s->D;
+    return at + (b * (which == Q ? s->T : keys_of(s)) + i) * row + start + head_at;
 }
 
 static const float *row_out(const head *h, const float *at, int64_t i)
@@ -133,7 +159,7 @@ static double dot(const float *a, const float *b, int64_t D, double *sizes_sum)
 static double keep_factor(const head *h, int64_t i, int64_t j)
 {
     uint32_t word[4];
-    const uint64_t element = (uint64_t)((h->number * h->s.T + i) * h->s.T + j);
+    const uint64_t element = (uint64_t)((h->number * h->s.T + i) * keys_of(&h->s) + j);
     if (h->s.drop == 0) {
         return 1;
     }
@@ -142,7 +168,7 @@ static double keep_factor(const head *h, int64_t i, int64_t j)
 }
 
 /* Adds what query i has to do with, given its probabilities' error g. */
-static void bound_pairs(head *h, int64_t i, int64_t keys, const double *P, double g)
+static void bound_pairs(head *h, int64_t i, int64_t from, int64_t keys, const double *P, double g)
 {
     const int64_t D = h->s.D;
     const double scale = 1 / sqrt((double)D), keep = 1 / (1 - h->s.drop);
@@ -150,7 +176,7 @@ static void bound_pairs(head *h, int64_t i, int64_t keys, const double *P, doubl
     const float *const dO = row_out(h, h->c->grad_out[0].value, i);
     double delta_size = 0;
     const double delta = dot(dO, o, D, &delta_size);
-    for (int64_t j = 0; j < keys; j++) {
+    for (int64_t j = from; j < keys; j++) {
         const float *const k = row_in(h, h->c->in, false, K, j), *const v = row_in(h, h->c->in, false, V, j);
         const double factor = keep_factor(h, i, j);
         double size = 0;
@@ -167,30 +193,33 @@ static void bound_pairs(head *h, int64_t i, int64_t keys, const double *P, doubl
 
 static void bound_head(head *h, double *P)
 {
-    const double f = 0x1p-24, scale = 1 / sqrt((double)h->s.D), T = (double)h->s.T;
+    const int64_t most_terms = h->s.T > keys_of(&h->s) ? h->s.T : keys_of(&h->s);
+    const double f = 0x1p-24, scale = 1 / sqrt((double)h->s.D), T = (double)(most_terms * group_of(&h->s));
     memset(h->o, 0, (size_t)(h->s.T * h->s.D) * sizeof *h->o);
-    for (int w = 0; w < 3; w++) {
-        memset(h->grad[w], 0, (size_t)(h->s.T * h->s.D) * sizeof *h->o);
+    memset(h->grad[Q], 0, (size_t)(h->s.T * h->s.D) * sizeof *h->o);
+    for (int w = K; w <= V && h->number % group_of(&h->s) == 0; w++) {
+        memset(h->grad[w], 0, (size_t)(keys_of(&h->s) * h->s.D) * sizeof *h->o);
     }
     for (int64_t i = 0; i < h->s.T; i++) {
-        const int64_t keys = h->s.causal ? i + 1 : h->s.T;
+        const int64_t keys = h->s.causal ? i + 1 : keys_of(&h->s);
+        const int64_t from = h->s.window > 0 && i >= h->s.window ? i - h->s.window + 1 : 0;
         double most = -INFINITY, S = 0, sum = 0;
-        for (int64_t j = 0; j < keys; j++) {
+        for (int64_t j = from; j < keys; j++) {
             double size = 0;
             P[j] = scale * dot(row_in(h, h->c->in, false, Q, i), row_in(h, h->c->in, false, K, j), h->s.D, &size);
             most = fmax(most, P[j]);
             S = fmax(S, scale * size);
         }
-        for (int64_t j = 0; j < keys; j++) {
+        for (int64_t j = from; j < keys; j++) {
             P[j] = exp(P[j] - most);
             sum += P[j];
         }
-        for (int64_t j = 0; j < keys; j++) {
+        for (int64_t j = from; j < keys; j++) {
             P[j] /= sum;
         }
         const double g = 4 * f * (((double)h->s.D + 10) * (S + 1) + T + 16) + (floor(T / 16) + 8) * 0x1p-21;
         h->lse[i] = g + 4 * f * fabs(most + log(sum));
-        bound_pairs(h, i, keys, P, g);
+        bound_pairs(h, i, from, keys, P, g);
     }
 }
 
@@ -229,10 +258,11 @@ static void compare_backward(ckpt_gpu_case *c, const head *h)
 {
     static const char *const names[3] = {"dQ", "dK", "dV"};
     for (int w = 0; w < 3; w++) {
-        if ((c->node->grad_in >> (h->s.fused ? 0 : w) & 1) == 0) {
+        const bool is_last = w == Q || (h->number + 1) % group_of(&h->s) == 0; /* of those that are summed */
+        if ((c->node->grad_in >> (h->s.fused ? 0 : w) & 1) == 0 || !is_last) {
             continue;
         }
-        for (int64_t i = 0; i < h->s.T; i++) {
+        for (int64_t i = 0; i < (w == Q ? h->s.T : keys_of(&h->s)); i++) {
             for (int64_t d = 0; d < h->s.D; d++) {
                 compare(c, names[w], h, i, d, row_in(h, c->grad_in, false, w, i)[d],
                         row_in(h, c->grad_in, true, w, i)[d], h->grad[w][i * h->s.D + d]);
@@ -260,8 +290,9 @@ static void check_bits(ckpt_gpu_case *c, bool backward)
 
 static void check_heads(ckpt_gpu_case *c, const sizes *s, bool backward)
 {
-    const size_t count = (size_t)(s->T * s->D);
-    double *const room = calloc(4 * count + 2 * (size_t)s->T, sizeof *room);
+    const int64_t longest = s->T > keys_of(s) ? s->T : keys_of(s);
+    const size_t count = (size_t)(longest * s->D);
+    double *const room = calloc(4 * count + 2 * (size_t)longest, sizeof *room);
     head h = {.c = c, .s = *s, .u = c->dtype == CKPT_BFLOAT16 ? 0x1p-8 : 0};
     assert_non_null(room);
     h.o = room;
@@ -270,7 +301,7 @@ static void check_heads(ckpt_gpu_case *c, const sizes *s, bool backward)
     h.grad[V] = room + 3 * count;
     h.lse = room + 4 * count;
     for (h.number = 0; h.number < s->B * s->heads; h.number++) {
-        bound_head(&h, h.lse + s->T);
+        bound_head(&h, h.lse + longest);
         compare_forward(c, &h);
         if (backward) {
             compare_backward(c, &h);
@@ -314,9 +345,12 @@ static void check_on(ckpt_gpu *on, const char *who, const sizes *s, ckpt_dtype d
         check_heads(&c, s, s->wanted != 0);
     }
     if (c.failed) {
-        (void)fprintf(stderr, "  %s, B %lld, T %lld, heads %lld, D %lld, %s, %s, dropout %g, gradients %u\n", who,
-                      (long long)s->B, (long long)s->T, (long long)s->heads, (long long)s->D,
-                      s->causal ? "causal" : "full", s->fused ? "fused" : "three inputs", s->drop, s->wanted);
+        (void)fprintf(stderr,
+                      "  %s, B %lld, T %lld, S %lld, heads %lld, group %lld, D %lld, window %lld, %s, %s, dropout %g, "
+                      "gradients %u\n",
+                      who, (long long)s->B, (long long)s->T, (long long)keys_of(s), (long long)s->heads,
+                      (long long)group_of(s), (long long)s->D, (long long)s->window, s->causal ? "causal" : "full",
+                      s->fused ? "fused" : "three inputs", s->drop, s->wanted);
     }
     ckpt_gpu_case_fini(&c);
     (void)unsetenv("CKPT_ATTENTION");
@@ -405,10 +439,10 @@ static void some_gradients(void **state)
 /* More than two tiles of everything, so that the two places of a stream are used again; and a head above 256. */
 static void many_tiles(void **state)
 {
-    static const sizes list[] = {{1, 260, 1, 64, true, true, 0.2, 7},
-                                 {1, 261, 1, 32, false, true, 0, 7},
-                                 {1, 140, 1, 128, true, false, 0.2, 7},
-                                 {1, 9, 1, 300, true, true, 0.2, 7}};
+    static const sizes list[] = {{1, 260, 1, 64, true, true, 0.2, .wanted = 7},
+                                 {1, 261, 1, 32, false, true, 0, .wanted = 7},
+                                 {1, 140, 1, 128, true, false, 0.2, .wanted = 7},
+                                 {1, 9, 1, 300, true, true, 0.2, .wanted = 7}};
     const int before = ckpt_gpu_reports();
     (void)state;
     for (int number = 0; number < 8; number++) {
@@ -417,10 +451,39 @@ static void many_tiles(void **state)
     assert_int_equal(ckpt_gpu_reports(), before);
 }
 
+/* Heads of keys that several heads of queries share, fewer or more keys than queries, and windows: less than a tile, as
+ * long as one, longer than some, and longer than the sequence. */
+static void other_shapes(void **state)
+{
+    static const sizes list[] = {
+        {2, 70, 4, 64, true, true, 0, .wanted = 7, .group = 2},
+        {1, 130, 6, 16, true, false, 0.2, .wanted = 7, .group = 3},
+        {1, 65, 2, 128, false, true, 0.1, .wanted = 7, .group = 2},
+        {1, 33, 3, 7, true, true, 0.1, .wanted = 7, .group = 3},
+        {2, 5, 2, 64, false, false, 0, .wanted = 7, .S = 131},
+        {1, 131, 2, 32, false, false, 0.3, .wanted = 7, .S = 3},
+        {1, 70, 2, 128, false, false, 0.2, .wanted = 7, .S = 68},
+        {1, 9, 4, 80, false, false, 0, .wanted = 5, .S = 200, .group = 4},
+        {1, 200, 1, 64, true, true, 0, .wanted = 7, .window = 1},
+        {1, 270, 2, 64, true, true, 0.2, .wanted = 7, .window = 33},
+        {1, 300, 1, 128, true, false, 0, .wanted = 7, .window = 64},
+        {1, 260, 4, 32, true, true, 0, .wanted = 7, .group = 2, .window = 130},
+        {1, 129, 1, 24, true, true, 0.1, .wanted = 7, .window = 500},
+        {1, 90, 2, 5, true, true, 0.1, .wanted = 7, .group = 2, .window = 40},
+    };
+    const int before = ckpt_gpu_reports();
+    const int count = sizeof list / sizeof list[0];
+    (void)state;
+    for (int number = 0; number < 2 * count; number++) {
+        check(&list[number / 2], number % 2 == 0 ? CKPT_FLOAT32 : CKPT_BFLOAT16, 8000 + number, number % 3 == 0);
+    }
+    assert_int_equal(ckpt_gpu_reports(), before);
+}
+
 /* Evaluating: no dropout. */
 static void evaluation(void **state)
 {
-    const sizes with = {1, 66, 2, 16, true, true, 0.5, 0};
+    const sizes with = {1, 66, 2, 16, true, true, 0.5, .wanted = 0};
     const ckpt_run run = {.workspace_byte = 0xFF, .guard_byte = 0xFF, .evaluating = true};
     const int before = ckpt_gpu_reports();
     (void)state;
@@ -443,7 +506,8 @@ static void evaluation(void **state)
 /* So long that cuDNN takes some heads at a time in backward: a part of one sequence's, and whole sequences. */
 static void pieces(void **state)
 {
-    static const sizes list[] = {{1, 1600, 14, 8, true, true, 0, 7}, {3, 1600, 7, 8, true, false, 0, 7}};
+    static const sizes list[] = {{1, 1600, 14, 8, true, true, 0, .wanted = 7},
+                                 {3, 1600, 7, 8, true, false, 0, .wanted = 7}};
     static const int64_t at_once[] = {7, 7};
     const int before = ckpt_gpu_reports();
     (void)state;
@@ -485,7 +549,7 @@ static bool chooses(const ckpt_gpu_case *c, ckpt_bytes backward, const char *cho
  * the own kernels, with a remark, unless cuDNN was chosen; nonsense is refused. */
 static void who_computes(void **state)
 {
-    const sizes s = {2, 70, 3, 16, true, true, 0, 7};
+    const sizes s = {2, 70, 3, 16, true, true, 0, .wanted = 7};
     const ckpt_case test = case_of(&s);
     (void)state;
     for (int i = 0; i < gpu_count; i++) {
@@ -514,10 +578,10 @@ static void who_computes(void **state)
  * and so is what is bound then. Where the choice is made already, or there is none, nothing is timed. */
 static void timed(void **state)
 {
-    static const sizes list[] = {{2, 70, 3, 16, true, true, 0, 7},
-                                 {1, 129, 2, 64, false, false, 0, 7},
-                                 {2, 33, 2, 16, true, true, 0.1, 7},
-                                 {1, 40, 1, 12, true, true, 0, 7}};
+    static const sizes list[] = {{2, 70, 3, 16, true, true, 0, .wanted = 7},
+                                 {1, 129, 2, 64, false, false, 0, .wanted = 7},
+                                 {2, 33, 2, 16, true, true, 0.1, .wanted = 7},
+                                 {1, 40, 1, 12, true, true, 0, .wanted = 7}};
     const ckpt_run plain = {.workspace_byte = 0xFF, .guard_byte = 0xFF};
     const int before = ckpt_gpu_reports();
     (void)state;
@@ -555,9 +619,10 @@ static void timed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size),    cmocka_unit_test(every_combination), cmocka_unit_test(some_gradients),
-        cmocka_unit_test(many_tiles),    cmocka_unit_test(evaluation),        cmocka_unit_test(pieces),
-        cmocka_unit_test(heads_at_once), cmocka_unit_test(who_computes),      cmocka_unit_test(timed),
+        cmocka_unit_test(every_size), cmocka_unit_test(every_combination), cmocka_unit_test(some_gradients),
+        cmocka_unit_test(many_tiles), cmocka_unit_test(other_shapes),      cmocka_unit_test(evaluation),
+        cmocka_unit_test(pieces),     cmocka_unit_test(heads_at_once),     cmocka_unit_test(who_computes),
+        cmocka_unit_test(timed),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

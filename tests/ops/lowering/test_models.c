@@ -43,6 +43,9 @@ static const published table[] = {
     {"bert-large.json", 335174458, "tokens=64"},
     /* The same formula with 8 layers of 768. */
     {"bert-8.json", 93753914, "tokens=64"},
+    /* Hugging Face, bert-base-uncased, BertForMaskedLM.num_parameters(): 109,514,298 (BertModel of 109,482,240 without its
+     * pooler of 590,592, with the head of 622,650). */
+    {"bert-base.json", 109514298, "tokens=64"},
     /* torchvision's documentation: vgg16 138,357,544; resnet50 25,557,032; mobilenet_v2 3,504,872. */
     {"vgg16.json", 138357544, "batch=2"},
     {"resnet50.json", 25557032, "size=64"},
