@@ -370,6 +370,7 @@ const ckpt_case ckpt_cases[] = {
     {.op = "kl", .in_count = 2, IN(F(3, 17)), .fill = CKPT_FILL_SHARES},
     {.op = "kl", IN(F(2, 3, 2, 5), FIXED(2, 3, 2, 5)), .fill = CKPT_FILL_SHARES},
     {.op = "total", IN(LOSS)},
+    {.op = "scale", IN(LOSS), AT(REAL("factor", 0.02))},
     {.op = "total", .in_count = 3, IN(LOSS)},
 
     /* Long enough for the paths that only long tensors take: several threads, tiles, strips. */
