@@ -65,6 +65,8 @@ static const published table[] = {
     /* Hugging Face, openai/whisper-tiny: WhisperForConditionalGeneration.num_parameters(), the encoder's sinusoidal
      * positions counted, the tied head once. */
     {"whisper-tiny.json", 37760640, "tokens=64"},
+    /* Hugging Face, MixtralForCausalLM(MixtralConfig of these sizes, head not tied).num_parameters(). */
+    {"mixtral-small.json", 13379840, "tokens=16"},
     /* Embedding 256 x 256, torch.nn.GRU(256, 512, 2) with 2,758,656, linear 512 x 256 + 256. */
     {"gru-lm.json", 65536 + 2758656 + 131328, "tokens=16"},
 };
