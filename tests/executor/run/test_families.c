@@ -40,18 +40,18 @@ static const char *file_of(const family *f, const char *name)
     return path[turn];
 }
 
-static void open_family(family *f, const char *name)
+/* `logits`: the loss of a language model has them all at once. */
+static void open_family(family *f, const char *name, bool logits)
 {
-    static const char *const set[] = {"batch=2", "tokens=6", "lr=0.01"};
+    const bool tokens = strcmp(name, "vit") != 0;
+    const char *const set[] = {"batch=2", "lr=0.01", "tokens=6", logits ? "whole_logits=1" : "whole_logits=0"};
     ckpt_err err = {0};
     const ckpt_model *model = NULL;
     const ckpt_device_model *costs = NULL;
     f->name = name;
     snprintf(f->folder, sizeof f->folder, "%s/tests/families/%s", ckpt_source_dir(), name);
     ckpt_arena_init(&f->arena);
-    const int sets = strcmp(name, "vit") == 0 ? 1 : 2; /* it has no tokens to choose */
-    const char *const chosen[] = {set[0], set[2], set[1]};
-    CHECK_OK(ckpt_model_file_read(file_of(f, "config.json"), chosen, sets + 1, &f->arena, &model, &err), err);
+    CHECK_OK(ckpt_model_file_read(file_of(f, "config.json"), set, tokens ? 4 : 2, &f->arena, &model, &err), err);
     CHECK_OK(ckpt_network_infer(model, 2, &f->arena, &f->network, &err), err);
     CHECK_OK(ckpt_device_model_find("cpu", &f->arena, &costs, &err), err);
     CHECK_OK(ckpt_network_lower(f->network, NULL, costs, &f->arena, &f->lowered, &err), err);
@@ -163,7 +163,10 @@ static void check_export(const family *f, ckpt_executor *executor)
     ckpt_safetensors_close(out);
     CHECK_OK(ckpt_executor_weights_write(executor, path, CKPT_BFLOAT16, &err), err);
     CHECK_OK(ckpt_weights_open(f->network, path, &narrow, &err), err);
-    const int n = f->network->node_count - 2; /* a layer with weights, before the loss */
+    int n = f->network->node_count - 1;
+    while (f->network->node[n].param_count == 0) {
+        n--;
+    }
     const int64_t count = ckpt_shape_count(&f->network->node[n].param[0].tensor.shape);
     float *const wide = ckpt_memory_get((size_t)count * sizeof *wide);
     float *const half = ckpt_memory_get((size_t)count * sizeof *half);
@@ -228,11 +231,13 @@ static void test_families(void **state)
         if (stat(config, &about) != 0 || (only != NULL && strcmp(only, entry->d_name) != 0)) {
             continue;
         }
-        family f;
-        open_family(&f, entry->d_name);
-        train(&f, "keep-all");
-        train(&f, "recompute-all");
-        close_family(&f);
+        for (int logits = 0; logits < 2; logits++) {
+            family f;
+            open_family(&f, entry->d_name, logits == 1);
+            train(&f, "keep-all");
+            train(&f, "recompute-all");
+            close_family(&f);
+        }
         count++;
     }
     closedir(folder);
@@ -300,7 +305,7 @@ static ckpt_code open_weights(void *context, ckpt_err *err)
 static void test_without_memory(void **state)
 {
     family f;
-    open_family(&f, "gpt2");
+    open_family(&f, "gpt2", true);
     char path[500];
     snprintf(path, sizeof path, "%s", file_of(&f, "config.json"));
     ckpt_test_starve_arena(read_config, path);
