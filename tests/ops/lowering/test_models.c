@@ -46,6 +46,8 @@ static const published table[] = {
     /* Hugging Face, bert-base-uncased, BertForMaskedLM.num_parameters(): 109,514,298 (BertModel of 109,482,240 without its
      * pooler of 590,592, with the head of 622,650). */
     {"bert-base.json", 109514298, "tokens=64"},
+    /* torchvision's documentation: vit_b_16. */
+    {"vit-b-16.json", 86567656, "batch=2"},
     /* torchvision's documentation: vgg16 138,357,544; resnet50 25,557,032; mobilenet_v2 3,504,872. */
     {"vgg16.json", 138357544, "batch=2"},
     {"resnet50.json", 25557032, "size=64"},
@@ -74,6 +76,7 @@ enum { TABLE_COUNT = sizeof table / sizeof table[0] };
 
 typedef struct measured {
     int64_t parameters, buffer_bytes;
+    int layers;
 } measured;
 
 /* Two layers that any kernel treats alike. */
@@ -158,6 +161,7 @@ static measured lower(const char *file, const char *set)
     ckpt_graph graph = *lowered->graph;
     CHECK_OK(ckpt_graph_check(&graph, &arena, &err), err);
 
+    result.layers = network->node_count;
     CHECK(network->loss_node == network->node_count - 1, "%s cannot be trained: loss node %d of %d", file,
           network->loss_node, network->node_count);
     for (int i = 0; i < network->node_count; i++) {
@@ -192,6 +196,14 @@ static void test_published_parameter_counts(void **state)
     }
 }
 
+/* GPT-2's dropout is one number: behind the embeddings, in attention and twice in each block. */
+static void test_gpt2_with_dropout(void **state)
+{
+    const measured none = lower("gpt2-124m.json", NULL), some = lower("gpt2-124m.json", "dropout=0.1");
+    assert_int_equal(some.parameters, 124439808);
+    assert_int_equal(some.layers - none.layers, 1 + 2 * 12);
+}
+
 static void test_every_file_has_a_row(void **state)
 {
     DIR *const folder = opendir(ckpt_source_file("models"));
@@ -218,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_file_has_a_row),
         cmocka_unit_test(test_published_parameter_counts),
+        cmocka_unit_test(test_gpt2_with_dropout),
         cmocka_unit_test(test_allowances_are_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
