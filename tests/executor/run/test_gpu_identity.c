@@ -153,6 +153,11 @@ static void pointwise(void **state)
     check_on_all("tests/models/pointwise-small.json", "", " recompute-all joint ", "bfloat16", "float32");
 }
 
+static void attention(void **state)
+{
+    check_on_all("tests/models/attention-small.json", "", " recompute-only joint ", "bfloat16", "float32");
+}
+
 static void resnet(void **state)
 {
     check_on_all("tests/models/resnet-small.json", "", " recompute-only joint ", "bfloat16", "float32");
@@ -177,7 +182,7 @@ static int open_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked), cmocka_unit_test(bert), cmocka_unit_test(pointwise),
+        cmocka_unit_test(forked), cmocka_unit_test(bert), cmocka_unit_test(attention), cmocka_unit_test(pointwise),
         cmocka_unit_test(resnet), cmocka_unit_test(unet), cmocka_unit_test(lstm),
     };
     return cmocka_run_group_tests(tests, open_devices, ckpt_gpus_close);

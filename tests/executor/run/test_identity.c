@@ -110,6 +110,11 @@ static void bert(void **state)
                 "batch=2 tokens=8 positions=8 hidden=16 blocks=2 heads=2 feed_forward=32 vocabulary=40");
 }
 
+static void attention(void **state)
+{
+    check_model("tests/models/attention-small.json", "");
+}
+
 static void densenet(void **state)
 {
     check_model("models/densenet-bc-100-12-dropout.json", "batch=4 size=8 growth=4 layers=2");
@@ -150,9 +155,9 @@ int main(void)
 {
     budgets = (int)ckpt_test_rounds(BUDGETS, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked),   cmocka_unit_test(byte_gpt),  cmocka_unit_test(bert),
-        cmocka_unit_test(densenet), cmocka_unit_test(pointwise), cmocka_unit_test(resnet),
-        cmocka_unit_test(lstm),     cmocka_unit_test(unet),      cmocka_unit_test(tied_head),
+        cmocka_unit_test(forked),   cmocka_unit_test(byte_gpt),  cmocka_unit_test(bert),   cmocka_unit_test(attention),
+        cmocka_unit_test(densenet), cmocka_unit_test(pointwise), cmocka_unit_test(resnet), cmocka_unit_test(lstm),
+        cmocka_unit_test(unet),     cmocka_unit_test(tied_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

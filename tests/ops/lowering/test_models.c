@@ -48,6 +48,8 @@ static const published table[] = {
     {"bert-base.json", 109514298, "tokens=64"},
     /* torchvision's documentation: vit_b_16. */
     {"vit-b-16.json", 86567656, "batch=2"},
+    /* Hugging Face, t5-small, T5ForConditionalGeneration.num_parameters(); Raffel et al. 2020 say about 60 million. */
+    {"t5-small.json", 60506624, "tokens=32"},
     /* torchvision's documentation: vgg16 138,357,544; resnet50 25,557,032; mobilenet_v2 3,504,872. */
     {"vgg16.json", 138357544, "batch=2"},
     {"resnet50.json", 25557032, "size=64"},
