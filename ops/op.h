@@ -48,6 +48,7 @@ typedef struct ckpt_param {
     double scale;    /* standard deviation of NORMAL, half width of UNIFORM */
     bool decay;      /* weight decay applies: matrices and filters yes, biases and norms no */
     int64_t stack;   /* its first dimension counts matrices that lie one behind the other; 0: it is one matrix */
+    bool table;      /* rows that are picked, no matrix that multiplies */
     bool hidden;     /* the weight of a hidden layer, which some optimizers treat as a matrix (ops/lowering/groups.c) */
     int group;       /* of ckpt_network.group */
     int64_t padding; /* elements of zeros behind it, and behind its gradient, wherever they lie (ckpt_node_pitch) */

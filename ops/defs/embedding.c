@@ -26,6 +26,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_shape weight = {2, {rows, features}};
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_NORMAL, 0.02, true, err));
+    node->param[0].table = true;
     node->backward_in = 1;
     node->backward_flop = ckpt_shape_count(&node->out[0].shape);
     /* Forward reads only the rows it needs. Backward writes the whole gradient of the table. */

@@ -110,6 +110,9 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_param(node, "gate", &in, CKPT_INIT_UNIFORM, narrow, true, err));
     CKPT_TRY(ckpt_node_add_param(node, "up", &in, CKPT_INIT_UNIFORM, narrow, true, err));
     CKPT_TRY(ckpt_node_add_param(node, "down", &out, CKPT_INIT_UNIFORM, wide, true, err));
+    for (int k = 1; k < node->param_count; k++) {
+        node->param[k].stack = E; /* an expert's matrix after the other */
+    }
     node->backward_in = 1;
     node->backward_saved = 15;
     cost(node, &m);

@@ -23,6 +23,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_shape weight = {2, {rows, x->dim[2]}};
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_NORMAL, 0.02, true, err));
+    node->param[0].table = true;
     node->forward_flop = ckpt_shape_count(x);
     node->backward_flop = node->forward_flop;
     return CKPT_OK;

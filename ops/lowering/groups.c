@@ -33,12 +33,12 @@ static void find_heads(const ckpt_network *network, bool *head)
     }
 }
 
-/* Weights of hidden layers are matrices that decay, of layers that read numbers (no embedding, no table of its own) and
- * whose output no loss reads. */
+/* Weights of hidden layers are matrices that decay, no tables, of layers that read floating-point values and whose output
+ * no loss reads. */
 static bool is_hidden(const ckpt_node *node, const ckpt_param *param, bool head)
 {
     const bool reads = node->in_count > 0 && ckpt_dtype_is_float(node->in[0].dtype);
-    return param->decay && param->tensor.shape.rank >= 2 && reads && !head;
+    return param->decay && !param->table && param->tensor.shape.rank >= 2 && reads && !head;
 }
 
 static void join_group(const ckpt_model_group *group, int index, ckpt_param *param)

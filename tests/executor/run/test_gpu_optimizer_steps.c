@@ -299,6 +299,41 @@ static void clip_norm_has_a_schedule(void **state)
     }
 }
 
+/* In a GPT whose head is tied to its embedding, a network of filters, one with a tied hidden layer: by the ops' names. */
+static void hidden_layers_are_found(void **state)
+{
+    static const char *const file[] = {"models/byte-gpt.json", "tests/models/resnet-small.json",
+                                       "tests/models/fork.json"};
+    for (int m = 0; m < 3; m++) {
+        test_train t;
+        test_train_open(&t, file[m], m == 0 ? "batch=1 tokens=4 hidden=8 blocks=1 heads=2" : "");
+        int found = 0;
+        for (int n = 0; n < t.network->node_count; n++) {
+            const ckpt_node *const node = &t.network->node[n];
+            const bool head = n + 2 == t.network->node_count; /* the loss is the last */
+            const bool filter = strcmp(node->op->name, "conv2d") == 0, linear = strcmp(node->op->name, "linear") == 0;
+            for (int k = 0; k < node->param_count; k++) {
+                const bool wanted = (filter || (linear && !head)) && strcmp(node->param[k].tensor.name, "weight") == 0;
+                CHECK(node->param[k].hidden == wanted, "%s: %s/%s", file[m], node->name, node->param[k].tensor.name);
+                found += wanted;
+            }
+        }
+        assert_true(found >= 3);
+        test_train_close(&t);
+    }
+    test_train t;
+    open_on(&t, NULL,
+            "\"muon\", \"groups\": [{\"match\": \"up/*\", \"matrix\": false}, {\"match\": \"head/weight\", \"matrix\": "
+            "true}]",
+            NULL);
+    for (int n = 0; n < t.network->node_count; n++) {
+        const ckpt_node *const node = &t.network->node[n];
+        const bool wanted = strcmp(node->name, "down") == 0 || strcmp(node->name, "head") == 0;
+        assert_true(node->param_count == 0 || node->param[0].hidden == wanted);
+    }
+    test_train_close(&t);
+}
+
 static void groups_are_refused(void **state)
 {
     static const char *const row[][2] = {
@@ -333,6 +368,7 @@ int main(void)
         cmocka_unit_test(every_optimizer_every_way),   cmocka_unit_test(whole_parameters_are_not_sharded),
         cmocka_unit_test(state_has_the_planned_bytes), cmocka_unit_test(groups_schedules_and_averages),
         cmocka_unit_test(clip_norm_has_a_schedule),    cmocka_unit_test(groups_are_refused),
+        cmocka_unit_test(hidden_layers_are_found),
     };
     return cmocka_run_group_tests(tests, ckpt_gpus_open, ckpt_gpus_close);
 }
