@@ -7,6 +7,7 @@ tests/executor/run/test_families.c trains the same.
 Usage: scripts/pytorch-venv && .venv/bin/python tests/families/make_fixtures.py [NAME...]
 """
 import copy
+import json
 import os
 import shutil
 import sys
@@ -104,8 +105,8 @@ NETWORKS = {
                                                    original_max_position_embeddings=16)))), language_batch(), causal),
     "mistral": lambda: (transformers.MistralForCausalLM(transformers.MistralConfig(**llama(
         sliding_window=3, head_dim=6, **rope("linear", factor=2.0)))), language_batch(), causal),
-    "qwen2": lambda: (transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**llama(tie_word_embeddings=True))),
-                      language_batch(), causal),
+    "qwen2": lambda: (transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**llama(
+        tie_word_embeddings=True, use_sliding_window=True, sliding_window=2, max_window_layers=1))), language_batch(), causal),
     "qwen3": lambda: (transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**llama(head_dim=6))), language_batch(), causal),
 }
 
@@ -120,6 +121,13 @@ def write(name):
             one.data += 0.1 * torch.randn_like(one)
     model.config._attn_implementation = model.config._experts_implementation = "eager"
     model.save_pretrained(folder)
+    if name == "qwen2":  # as it was published: which layers have a window follows from max_window_layers
+        path = os.path.join(folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        del config["layer_types"]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps(config, indent=2) + "\n")
     if os.path.exists(os.path.join(folder, "generation_config.json")):
         os.remove(os.path.join(folder, "generation_config.json"))
     shadow = copy.deepcopy(model)
