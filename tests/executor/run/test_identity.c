@@ -126,6 +126,12 @@ static void pointwise(void **state)
     check_model("tests/models/pointwise-small.json", "");
 }
 
+/* moving, reducing */
+static void shapes(void **state)
+{
+    check_model("tests/models/shape-small.json", "");
+}
+
 static void resnet(void **state)
 {
     check_model("tests/models/resnet-small.json", "");
@@ -155,9 +161,10 @@ int main(void)
 {
     budgets = (int)ckpt_test_rounds(BUDGETS, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked),   cmocka_unit_test(byte_gpt),  cmocka_unit_test(bert),   cmocka_unit_test(attention),
-        cmocka_unit_test(densenet), cmocka_unit_test(pointwise), cmocka_unit_test(resnet), cmocka_unit_test(lstm),
-        cmocka_unit_test(unet),     cmocka_unit_test(tied_head),
+        cmocka_unit_test(forked),    cmocka_unit_test(byte_gpt),  cmocka_unit_test(bert),
+        cmocka_unit_test(attention), cmocka_unit_test(densenet),  cmocka_unit_test(pointwise),
+        cmocka_unit_test(shapes),    cmocka_unit_test(resnet),    cmocka_unit_test(lstm),
+        cmocka_unit_test(unet),      cmocka_unit_test(tied_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
