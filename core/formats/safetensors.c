@@ -433,21 +433,6 @@ ckpt_code ckpt_safetensors_bytes(const ckpt_safetensors *tensors, int i, ckpt_by
     return read_bytes(s, s->begin + tensor->at + from, to, (size_t)count, err);
 }
 
-/* IEEE 754-2008 binary16: subnormals are fractions of 2^-24. */
-static float half_value(uint16_t bits)
-{
-    const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 0x3FFu;
-    uint32_t word = sign;
-    float value = 0;
-    if (exponent == 0) {
-        value = (float)fraction * 0x1p-24f;
-        return sign != 0 ? -value : value;
-    }
-    word |= (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
-    memcpy(&value, &word, sizeof value);
-    return value;
-}
-
 ckpt_code ckpt_safetensors_floats(const ckpt_safetensors *tensors, int i, float *to, ckpt_err *err)
 {
     const ckpt_safetensor *const tensor = &tensors->tensor[i];
@@ -465,7 +450,7 @@ ckpt_code ckpt_safetensors_floats(const ckpt_safetensors *tensors, int i, float 
     CKPT_TRY(read_bytes(s, s->begin + tensor->at, (uint16_t *)(void *)to + tensor->count, (size_t)tensor->bytes, err));
     for (int64_t k = 0; k < tensor->count; k++) {
         const uint16_t bits = from[k];
-        const float value = half ? half_value(bits) : ckpt_bfloat16_value(bits);
+        const float value = half ? ckpt_float16_value(bits) : ckpt_bfloat16_value(bits);
         memcpy(to + k, &value, sizeof value);
     }
     return CKPT_OK;

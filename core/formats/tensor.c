@@ -45,6 +45,21 @@ uint16_t ckpt_bfloat16_of(float x)
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+/* IEEE 754-2008 binary16: subnormals are fractions of 2^-24. */
+float ckpt_float16_value(uint16_t bits)
+{
+    const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 31u, fraction = bits & 0x3FFu;
+    uint32_t word = sign;
+    float value = 0;
+    if (exponent == 0) {
+        value = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -value : value;
+    }
+    word |= (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
 float ckpt_bfloat16_value(uint16_t bits)
 {
     const uint32_t wide = (uint32_t)bits << 16;

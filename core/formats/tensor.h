@@ -43,6 +43,8 @@ bool ckpt_dtype_is_float(ckpt_dtype dtype); /* gradients exist */
 /* The bfloat16 nearest to x (ties to even; NaN stays NaN), as its 16 bits, and back. */
 uint16_t ckpt_bfloat16_of(float x);
 float ckpt_bfloat16_value(uint16_t bits);
+/* What the 16 bits of an IEEE 754 binary16 stand for. */
+float ckpt_float16_value(uint16_t bits);
 
 /* Elements; CKPT_OVERFLOW beyond 2^62 bytes. ckpt_shape_count is for shapes already checked. */
 CKPT_MUST_USE ckpt_code ckpt_shape_check(const ckpt_shape *shape, ckpt_dtype dtype, ckpt_err *err);

@@ -62,9 +62,9 @@ static const struct {
     const char *name;
     ckpt_code (*open)(ckpt_data *data, char *list, ckpt_err *err);
 } source[] = {
-    {"text", ckpt_data_open_text},   {"tokens", ckpt_data_open_tokens}, {"cifar10", ckpt_data_open_cifar10},
-    {"mnist", ckpt_data_open_mnist}, {"arrays", ckpt_data_open_arrays}, {"images", ckpt_data_open_folder},
-    {"synthetic", open_synthetic},
+    {"text", ckpt_data_open_text},     {"tokens", ckpt_data_open_tokens}, {"cifar10", ckpt_data_open_cifar10},
+    {"mnist", ckpt_data_open_mnist},   {"arrays", ckpt_data_open_arrays}, {"safetensors", ckpt_data_open_safetensors},
+    {"images", ckpt_data_open_folder}, {"synthetic", open_synthetic},
 };
 
 static ckpt_code open_source(ckpt_data *data, const char *spec, ckpt_err *err)

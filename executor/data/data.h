@@ -6,6 +6,7 @@
  *     cifar10:FILE[,FILE...]       binary batches; images, in a new order every epoch, as everything that follows
  *     mnist:IMAGES,LABELS          IDX files
  *     arrays:INPUT=FILE.npy,...    NumPy arrays, one for every input of the model
+ *     safetensors:FILE             a tensor for every input of the model
  *     images:FOLDER                JPEG and PNG files in one folder for each class
  *     synthetic                    (or nothing) noise of the right types */
 #ifndef CKPT_EXECUTOR_DATA_DATA_H
@@ -19,7 +20,7 @@ typedef struct ckpt_data ckpt_data;
 /* For messages and help. */
 #define CKPT_DATA_SOURCES                                                                                              \
     "text:FILE, tokens:FILE[,FILE...], cifar10:FILE[,FILE...], mnist:IMAGES,LABELS, arrays:INPUT=FILE.npy,..., "       \
-    "images:FOLDER or synthetic"
+    "safetensors:FILE, images:FOLDER or synthetic"
 
 /* limit[i] = the class_limit of model input i below: rows of the embedding or classes of the loss that reads it, the
  * smallest when there are several; 0 where nothing limits it. */

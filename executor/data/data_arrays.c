@@ -1,33 +1,37 @@
-/* NumPy arrays, one for each input of the model, by the input's name. A record is a row along their first dim.
- * Source: numpy.lib.format, "NPY format", versions 1.0 to 3.0. */
+/* Arrays, one for each input of the model, by the input's name: NumPy's, or tensors of a safetensors file. A record is a row
+ * along their first dim. Source: numpy.lib.format, "NPY format", versions 1.0 to 3.0. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/formats/safetensors.h"
 #include "executor/data/data_impl.h"
 
-typedef enum ckpt_element_kind { ELEMENT_UNSIGNED, ELEMENT_SIGNED, ELEMENT_FLOAT } ckpt_element_kind;
+typedef enum ckpt_element_kind { ELEMENT_UNSIGNED, ELEMENT_SIGNED, ELEMENT_FLOAT, ELEMENT_BFLOAT } ckpt_element_kind;
 
 struct ckpt_element {
-    const char *name; /* as NumPy writes it, without the sign of its byte order */
+    const char *npy,
+        *safetensors; /* its names; that of NumPy without the sign of its byte order; NULL: unknown there */
     ckpt_element_kind kind;
     int bytes;
 };
 
 static const struct ckpt_element element[] = {
-    {"b1", ELEMENT_UNSIGNED, 1}, {"u1", ELEMENT_UNSIGNED, 1}, {"u2", ELEMENT_UNSIGNED, 2}, {"u4", ELEMENT_UNSIGNED, 4},
-    {"u8", ELEMENT_UNSIGNED, 8}, {"i1", ELEMENT_SIGNED, 1},   {"i2", ELEMENT_SIGNED, 2},   {"i4", ELEMENT_SIGNED, 4},
-    {"i8", ELEMENT_SIGNED, 8},   {"f2", ELEMENT_FLOAT, 2},    {"f4", ELEMENT_FLOAT, 4},    {"f8", ELEMENT_FLOAT, 8},
+    {"b1", "BOOL", ELEMENT_UNSIGNED, 1}, {"u1", "U8", ELEMENT_UNSIGNED, 1},  {"u2", "U16", ELEMENT_UNSIGNED, 2},
+    {"u4", "U32", ELEMENT_UNSIGNED, 4},  {"u8", "U64", ELEMENT_UNSIGNED, 8}, {"i1", "I8", ELEMENT_SIGNED, 1},
+    {"i2", "I16", ELEMENT_SIGNED, 2},    {"i4", "I32", ELEMENT_SIGNED, 4},   {"i8", "I64", ELEMENT_SIGNED, 8},
+    {"f2", "F16", ELEMENT_FLOAT, 2},     {"f4", "F32", ELEMENT_FLOAT, 4},    {"f8", "F64", ELEMENT_FLOAT, 8},
+    {NULL, "BF16", ELEMENT_BFLOAT, 2},
 };
 
-/* What a .npy file says of itself. */
-typedef struct npy {
+/* What a file says of an array. */
+typedef struct stored {
     const struct ckpt_element *element;
     ckpt_shape shape;
     const unsigned char *bytes;
-} npy;
+} stored;
 
 static uint64_t little_endian(const unsigned char *at, int bytes)
 {
@@ -38,21 +42,14 @@ static uint64_t little_endian(const unsigned char *at, int bytes)
     return value;
 }
 
-/* IEEE 754 binary16. */
-static double half_value(uint64_t bits)
-{
-    const int exponent = (int)(bits >> 10 & 31), fraction = (int)(bits & 1023);
-    const double size = exponent == 31  ? (fraction != 0 ? (double)NAN : (double)INFINITY)
-                        : exponent == 0 ? ldexp(fraction, -24)
-                                        : ldexp(1024 + fraction, exponent - 25);
-    return (bits & 0x8000) != 0 ? -size : size;
-}
-
 static double float_at(const struct ckpt_element *e, const unsigned char *at)
 {
     const uint64_t bits = little_endian(at, e->bytes);
+    if (e->kind == ELEMENT_BFLOAT) {
+        return (double)ckpt_bfloat16_value((uint16_t)bits);
+    }
     if (e->kind == ELEMENT_FLOAT && e->bytes == 2) {
-        return half_value(bits);
+        return (double)ckpt_float16_value((uint16_t)bits);
     }
     if (e->kind == ELEMENT_FLOAT && e->bytes == 4) {
         const uint32_t low = (uint32_t)bits;
@@ -137,13 +134,13 @@ static ckpt_code read_shape(const char *path, const char *text, ckpt_shape *shap
 }
 
 /* The header ends with a line feed; `length` bytes, copied so that it ends with a zero. */
-static ckpt_code read_header(const char *path, const char *header, npy *array, ckpt_err *err)
+static ckpt_code read_header(const char *path, const char *header, stored *array, ckpt_err *err)
 {
     const char *const type = value_of(header, "'descr':"), *const order = value_of(header, "'fortran_order':");
     array->element = NULL;
     for (size_t i = 0; type != NULL && i < sizeof element / sizeof element[0]; i++) {
         const bool little = type[0] == '\'' && (type[1] == '<' || (type[1] == '|' && element[i].bytes == 1));
-        if (little && strncmp(type + 2, element[i].name, 2) == 0 && type[4] == '\'') {
+        if (little && element[i].npy != NULL && strncmp(type + 2, element[i].npy, 2) == 0 && type[4] == '\'') {
             array->element = &element[i];
         }
     }
@@ -159,7 +156,7 @@ static ckpt_code read_header(const char *path, const char *header, npy *array, c
     return read_shape(path, value_of(header, "'shape':"), &array->shape, err);
 }
 
-static ckpt_code open_npy(ckpt_data *data, const char *path, npy *array, ckpt_err *err)
+static ckpt_code open_npy(ckpt_data *data, const char *path, stored *array, ckpt_err *err)
 {
     static const char magic[] = "\x93NUMPY";
     const ckpt_mapped *file = NULL;
@@ -198,26 +195,8 @@ static ckpt_code open_npy(ckpt_data *data, const char *path, npy *array, ckpt_er
                            ckpt_shape_show(&array->shape, text), array->element->bytes);
 }
 
-/* Takes "input=path" apart and gives the input's number. */
-static ckpt_code find_input(const ckpt_data *data, char *pair, int *input, const char **path, ckpt_err *err)
-{
-    char *const equals = strchr(pair, '=');
-    if (equals == NULL) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "arrays: \"%s\", wanted INPUT=FILE.npy", pair);
-    }
-    *equals = '\0';
-    *path = equals + 1;
-    for (int i = 0; i < data->model->input_count; i++) {
-        if (strcmp(data->model->input[i].name, pair) == 0) {
-            *input = i;
-            return CKPT_OK;
-        }
-    }
-    return CKPT_FAIL(err, CKPT_BAD_INPUT, "arrays: model %s has no input %s", data->model->name, pair);
-}
-
 /* A row of the array must be a row of the input. */
-static ckpt_code check_rows(const ckpt_tensor *input, const char *path, const npy *array, ckpt_err *err)
+static ckpt_code check_rows(const ckpt_tensor *input, const char *path, const stored *array, ckpt_err *err)
 {
     char shape[CKPT_SHAPE_TEXT], wanted[CKPT_SHAPE_TEXT];
     const ckpt_shape *const a = &array->shape;
@@ -230,47 +209,141 @@ static ckpt_code check_rows(const ckpt_tensor *input, const char *path, const np
                          "%s: an array %s; input %s is %s, wanted one that differs in its first dim alone", path,
                          ckpt_shape_show(a, shape), input->name, ckpt_shape_show(&input->shape, wanted));
     }
-    if (input->dtype == CKPT_INT32 && array->element->kind == ELEMENT_FLOAT) {
+    if (input->dtype == CKPT_INT32 && array->element->kind >= ELEMENT_FLOAT) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: an array of floats; input %s is int32", path, input->name);
     }
     return CKPT_OK;
 }
 
-ckpt_code ckpt_data_open_arrays(ckpt_data *data, char *list, ckpt_err *err)
+static ckpt_code open_list(ckpt_data *data, ckpt_array **arrays, ckpt_err *err)
+{
+    *arrays = CKPT_NEW(&data->arena, ckpt_array, data->model->input_count);
+    data->array = *arrays;
+    return *arrays != NULL ? CKPT_OK
+                           : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d arrays", data->model->input_count);
+}
+
+/* The array of input i; all have as many rows. */
+static ckpt_code add_array(const ckpt_data *data, ckpt_array *arrays, int i, const char *path, const stored *array,
+                           int64_t *records, ckpt_err *err)
+{
+    const char *const name = data->model->input[i].name;
+    if (arrays[i].bytes != NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: a second array for input %s", path, name);
+    }
+    CKPT_TRY(check_rows(&data->model->input[i], path, array, err));
+    if (*records >= 0 && array->shape.dim[0] != *records) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld rows for input %s, and the array before it has %lld", path,
+                         (long long)array->shape.dim[0], name, (long long)*records);
+    }
+    *records = array->shape.dim[0];
+    arrays[i] = (ckpt_array){.bytes = array->bytes, .element = array->element};
+    return CKPT_OK;
+}
+
+/* Every input has its array, and as many rows in a batch. */
+static ckpt_code take(ckpt_data *data, const char *what, const ckpt_array *arrays, int64_t records, ckpt_err *err)
 {
     const ckpt_model *const model = data->model;
-    ckpt_array *const arrays = CKPT_NEW(&data->arena, ckpt_array, model->input_count);
-    if (arrays == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d arrays", model->input_count);
-    }
-    data->array = arrays;
-    int64_t records = -1;
-    for (char *pair = list, *next = NULL; pair != NULL; pair = next) {
-        next = ckpt_data_next_name(pair);
-        int i = 0;
-        const char *path = NULL;
-        npy array;
-        CKPT_TRY(find_input(data, pair, &i, &path, err));
-        if (arrays[i].bytes != NULL || data->file_count == CKPT_DATA_FILES_MAX) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "arrays: a second one for input %s, or more than %d", pair,
-                             CKPT_DATA_FILES_MAX);
-        }
-        CKPT_TRY(open_npy(data, path, &array, err));
-        CKPT_TRY(check_rows(&model->input[i], path, &array, err));
-        if (records >= 0 && array.shape.dim[0] != records) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld rows, and the array before it has %lld", path,
-                             (long long)array.shape.dim[0], (long long)records);
-        }
-        records = array.shape.dim[0];
-        arrays[i] = (ckpt_array){.bytes = array.bytes, .element = array.element};
-    }
     for (int i = 0; i < model->input_count; i++) {
         const ckpt_tensor *const input = &model->input[i];
         if (arrays[i].bytes == NULL || input->shape.dim[0] != model->input[0].shape.dim[0]) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "arrays: input %s %s", input->name,
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: input %s %s", what, input->name,
                              arrays[i].bytes == NULL ? "has none" : "has another number of rows than the first input");
         }
     }
     ckpt_data_take_records(data, records, model->input[0].shape.dim[0], put_row);
     return CKPT_OK;
+}
+
+static int find_by_name(const ckpt_model *model, const char *name)
+{
+    int found = -1;
+    for (int i = 0; i < model->input_count; i++) {
+        found = strcmp(model->input[i].name, name) == 0 ? i : found;
+    }
+    return found;
+}
+
+ckpt_code ckpt_data_open_arrays(ckpt_data *data, char *list, ckpt_err *err)
+{
+    ckpt_array *arrays = NULL;
+    int64_t records = -1;
+    CKPT_TRY(open_list(data, &arrays, err));
+    for (char *pair = list, *next = NULL; pair != NULL; pair = next) {
+        next = ckpt_data_next_name(pair);
+        char *const equals = strchr(pair, '=');
+        if (equals == NULL || data->file_count == CKPT_DATA_FILES_MAX) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "arrays: \"%s\", wanted INPUT=FILE.npy, at most %d of them", pair,
+                             CKPT_DATA_FILES_MAX);
+        }
+        *equals = '\0';
+        const int i = find_by_name(data->model, pair);
+        if (i < 0) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "arrays: model %s has no input %s", data->model->name, pair);
+        }
+        stored array;
+        CKPT_TRY(open_npy(data, equals + 1, &array, err));
+        CKPT_TRY(add_array(data, arrays, i, equals + 1, &array, &records, err));
+    }
+    return take(data, "arrays", arrays, records, err);
+}
+
+/* The tensor as an array; `begin`: the first byte of all tensors. */
+static ckpt_code look_at(const char *path, const unsigned char *begin, const ckpt_safetensor *tensor, stored *array,
+                         ckpt_err *err)
+{
+    array->element = NULL;
+    for (size_t i = 0; i < sizeof element / sizeof element[0]; i++) {
+        array->element = strcmp(element[i].safetensors, tensor->type) == 0 ? &element[i] : array->element;
+    }
+    if (array->element == NULL || tensor->rank > CKPT_RANK_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: tensor %.80s is %s with %d dims, wanted integers, floats or booleans with %d", path,
+                         tensor->name, tensor->type, tensor->rank, CKPT_RANK_MAX);
+    }
+    array->shape.rank = tensor->rank;
+    for (int d = 0; d < tensor->rank; d++) {
+        array->shape.dim[d] = tensor->dim[d];
+    }
+    array->bytes = begin + tensor->at;
+    return CKPT_OK;
+}
+
+static ckpt_code add_tensors(ckpt_data *data, const char *path, const ckpt_safetensors *tensors, ckpt_array *arrays,
+                             int64_t *records, ckpt_err *err)
+{
+    const ckpt_mapped *file = NULL;
+    CKPT_TRY(ckpt_data_map(data, path, &file, err));
+    const unsigned char *const begin =
+        file->bytes + 8 + little_endian(file->bytes, 8); /* the header has been checked */
+    for (int t = 0; t < ckpt_safetensors_count(tensors); t++) {
+        const ckpt_safetensor *const tensor = ckpt_safetensors_at(tensors, t);
+        const int i = find_by_name(data->model, tensor->name);
+        if (i < 0) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: tensor %.80s, and model %s has no such input", path,
+                             tensor->name, data->model->name);
+        }
+        stored array;
+        CKPT_TRY(look_at(path, begin, tensor, &array, err));
+        CKPT_TRY(add_array(data, arrays, i, path, &array, records, err));
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_data_open_safetensors(ckpt_data *data, char *path, ckpt_err *err)
+{
+    ckpt_array *arrays = NULL;
+    ckpt_safetensors *tensors = NULL;
+    int64_t records = -1;
+    const char *const dot = strrchr(path, '.');
+    if (dot != NULL && strcmp(dot, ".json") == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: data are read from one safetensors file, and not by an index", path);
+    }
+    CKPT_TRY(open_list(data, &arrays, err));
+    CKPT_TRY(ckpt_safetensors_open(path, &tensors, err));
+    const ckpt_code code = add_tensors(data, path, tensors, arrays, &records, err);
+    ckpt_safetensors_close(tensors);
+    CKPT_TRY(code);
+    return take(data, path, arrays, records, err);
 }

@@ -88,6 +88,7 @@ ckpt_code ckpt_data_open_tokens(ckpt_data *data, char *list, ckpt_err *err);
 ckpt_code ckpt_data_open_cifar10(ckpt_data *data, char *list, ckpt_err *err);
 ckpt_code ckpt_data_open_mnist(ckpt_data *data, char *list, ckpt_err *err);
 ckpt_code ckpt_data_open_arrays(ckpt_data *data, char *list, ckpt_err *err);
+ckpt_code ckpt_data_open_safetensors(ckpt_data *data, char *path, ckpt_err *err);
 ckpt_code ckpt_data_open_folder(ckpt_data *data, char *list, ckpt_err *err);
 
 #endif

@@ -288,7 +288,7 @@ static void arrays_fill_inputs_by_name(void **state)
     write_all(x, bytes, make_npy(bytes, "<f8", "False", "(5, 2, 4, 3)", image, sizeof image));
     refuse(both, &m.model, limit, "differs in its first dim alone");
     write_all(x, bytes, make_npy(bytes, "<f8", "False", "(4, 2, 3, 4)", image, sizeof image * 4 / 5));
-    refuse(both, &m.model, limit, "4 rows, and the array before it has 5");
+    refuse(both, &m.model, limit, "4 rows for input image, and the array before it has 5");
     write_all(y, bytes, make_npy(bytes, "<f8", "False", "(5,)", image, 40));
     refuse(both, &m.model, limit, "an array of floats; input labels is int32");
     write_all(y, bytes, make_npy(bytes, "<i8", "False", "(9223372036854775807, 4)", label, sizeof label));
@@ -300,6 +300,64 @@ static void arrays_fill_inputs_by_name(void **state)
     refuse("arrays:x.npy", &m.model, limit, "wanted INPUT=FILE.npy");
     remove(x);
     remove(y);
+    test_model_fini(&m);
+}
+
+static void tensors_fill_inputs_by_name(void **state)
+{
+    const char *const path = path_of("data.safetensors");
+    const char *const what = spec("safetensors:%s", path, "");
+    const char *const headers[] = {"{\"v\":{\"dtype\":\"BF16\",\"shape\":[4,2],\"data_offsets\":[0,16]},\"labels\":{"
+                                   "\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[16,32]}}",
+                                   "{\"v\":{\"dtype\":\"BF16\",\"shape\":[4,2],\"data_offsets\":[0,16]},\"other\":{"
+                                   "\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[16,32]}}",
+                                   "{\"v\":{\"dtype\":\"BF16\",\"shape\":[2,4],\"data_offsets\":[0,16]},\"labels\":{"
+                                   "\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[16,32]}}",
+                                   "{\"v\":{\"dtype\":\"BF16\",\"shape\":[4,2],\"data_offsets\":[0,16]}}"};
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "v", CKPT_FLOAT32, 2, (int64_t[]){2, 2});
+    test_input(&m, "labels", CKPT_INT32, 1, (int64_t[]){2});
+    const int64_t limit[] = {0, 4};
+    unsigned char bytes[512];
+    for (int h = 0; h < 4; h++) {
+        const size_t length = strlen(headers[h]);
+        memset(bytes, 0, sizeof bytes);
+        put_word(bytes, (uint32_t)length);
+        memcpy(bytes + 8, headers[h], length);
+        for (int i = 0; i < 8; i++) {
+            const uint16_t value = ckpt_bfloat16_of((float)i * 0.5f);
+            bytes[8 + length + 2 * (size_t)i] = (unsigned char)(value & 255);
+            bytes[8 + length + 2 * (size_t)i + 1] = (unsigned char)(value >> 8);
+        }
+        for (int i = 0; i < 4; i++) {
+            put_word(bytes + 8 + length + 16 + 4 * i, (uint32_t)i);
+        }
+        write_all(path, bytes, 8 + length + (h < 3 ? 32 : 16));
+        if (h > 0) {
+            refuse(what, &m.model, limit,
+                   h == 1   ? "has no such input"
+                   : h == 2 ? "differs in its first dim alone"
+                            : "input labels has none");
+            continue;
+        }
+        float v[4];
+        int32_t label[2];
+        void *const input[] = {v, label};
+        ckpt_data *const data = open_ok(what, &m.model, limit);
+        int seen = 0;
+        for (uint64_t b = 0; b < 2; b++) {
+            ckpt_test_fill(data, b, input);
+            for (int r = 0; r < 2; r++) {
+                assert_true((double)v[2 * r] == label[r] && (double)v[2 * r + 1] == label[r] + 0.5);
+                seen |= 1 << label[r];
+            }
+        }
+        assert_int_equal(seen, 15);
+        ckpt_data_close(data);
+    }
+    refuse("safetensors:a.json", &m.model, limit, "not by an index");
+    remove(path);
     test_model_fini(&m);
 }
 
@@ -666,9 +724,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_of_llm_c_and_nanogpt), cmocka_unit_test(arrays_fill_inputs_by_name),
-        cmocka_unit_test(pictures_are_scaled_and_cut), cmocka_unit_test(folder_of_classes),
-        cmocka_unit_test(workers_change_nothing),      cmocka_unit_test(damaged_files_are_refused),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(tensors_fill_inputs_by_name), cmocka_unit_test(pictures_are_scaled_and_cut),
+        cmocka_unit_test(folder_of_classes),           cmocka_unit_test(workers_change_nothing),
+        cmocka_unit_test(damaged_files_are_refused),   cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
