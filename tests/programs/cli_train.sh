@@ -61,7 +61,7 @@ certain=("$train" "${small[@]}" --plan certain.plan.json --data text:text.txt ce
     fail "--evaluate: $(cat evaluated.txt certain.csv)"
 [ "$(grep sha256 second.txt)" = "$(grep sha256 evaluated.txt)" ] || fail "--evaluate trains"
 "${certain[@]}" --resume certain.state --evaluate 5 --json > evaluated.json || fail "--evaluate --json"
-grep -q '"evaluation": {"steps": 5, "loss": [0-9.]*}' evaluated.json || fail "--evaluate: $(cat evaluated.json)"
+grep -q '"evaluation": {"steps": 5, "loss": [0-9.]*, "right": [0-9]*, "counted": 640}' evaluated.json || fail "--evaluate: $(cat evaluated.json)"
 refuse 2 "nothing for --save" "${certain[@]}" --evaluate 1 --save x.state
 refuse 2 "--ema needs --evaluate" "${certain[@]}" --ema
 refuse 2 "there is no average" "${certain[@]}" --resume certain.state --evaluate 1 --ema
