@@ -13,7 +13,7 @@ static int64_t step_of(const ckpt_shape *x, const ckpt_shape *y, int d)
 }
 
 /* One more dim inside those of `walk`, or the last of them made longer. */
-static void add_dim(ckpt_walk *walk, int64_t dim, const int64_t step[3])
+static void add_dim(ckpt_broadcast_space *walk, int64_t dim, const int64_t step[3])
 {
     const int last = walk->rank - 1;
     bool joins = last >= 0;
@@ -33,7 +33,7 @@ ckpt_broadcast ckpt_broadcast_of(const ckpt_node *node)
     const ckpt_shape *const y = &node->out[0].shape;
     const int *const order = y->rank == 4 ? channels_last : as_written;
     ckpt_broadcast result = {.row = 1, .step = {1, 1, 1}};
-    ckpt_walk *const rows = &result.rows;
+    ckpt_broadcast_space *const rows = &result.rows;
     for (int i = 0; i < y->rank; i++) {
         const int d = order[i];
         if (y->dim[d] > 1) {
@@ -52,7 +52,7 @@ ckpt_broadcast ckpt_broadcast_of(const ckpt_node *node)
     return result;
 }
 
-int64_t ckpt_walk_count(const ckpt_walk *walk)
+int64_t ckpt_broadcast_count(const ckpt_broadcast_space *walk)
 {
     int64_t count = 1;
     for (int d = 0; d < walk->rank; d++) {
@@ -75,12 +75,13 @@ ckpt_broadcast_sum ckpt_broadcast_sum_of(const ckpt_node *node, const ckpt_broad
 {
     const bool gpu = node->threads == CKPT_ON_GPU;
     ckpt_broadcast_sum sum = {.part = 0};
-    const ckpt_walk *const rows = &broadcast->rows;
+    const ckpt_broadcast_space *const rows = &broadcast->rows;
     for (int d = 0; d < rows->rank; d++) {
         add_dim(rows->step[k][d] != 0 ? &sum.kept : &sum.lines, rows->dim[d],
                 (const int64_t[]){rows->step[0][d], rows->step[1][d], rows->step[2][d]});
     }
-    const int64_t lines = ckpt_walk_count(&sum.lines), kept = ckpt_walk_count(&sum.kept), row = broadcast->row;
+    const int64_t lines = ckpt_broadcast_count(&sum.lines), kept = ckpt_broadcast_count(&sum.kept),
+                  row = broadcast->row;
     if (broadcast->step[k] != 0) {
         sum.pieces = lines;
         sum.part = gpu ? ckpt_gpu_part_rows(kept, lines, row) : 256;

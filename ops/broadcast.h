@@ -12,22 +12,22 @@ enum {
 };
 
 /* An index space: from one index of a dim to the next are step[t][d] elements of tensor t, 0 where it is stretched. */
-typedef struct ckpt_walk {
+typedef struct ckpt_broadcast_space {
     int rank;
     int64_t dim[CKPT_RANK_MAX];
     int64_t step[3][CKPT_RANK_MAX];
-} ckpt_walk;
+} ckpt_broadcast_space;
 
 /* The output in the order it lies in memory, as rows. Dims of 1 are left out, and neighbours that every tensor passes
  * like one dim are one: equal shapes are one row, a factor per channel is a row of channels. */
 typedef struct ckpt_broadcast {
-    ckpt_walk rows;
+    ckpt_broadcast_space rows;
     int64_t row;     /* elements */
     int64_t step[3]; /* within a row; the output's is 1 */
 } ckpt_broadcast;
 
 ckpt_broadcast ckpt_broadcast_of(const ckpt_node *node);
-int64_t ckpt_walk_count(const ckpt_walk *walk);
+int64_t ckpt_broadcast_count(const ckpt_broadcast_space *walk);
 
 /* Is the gradient of input k a sum? */
 bool ckpt_broadcast_sums(const ckpt_node *node, int k);
@@ -39,7 +39,7 @@ bool ckpt_broadcast_sums(const ckpt_node *node, int k);
  * (a multiple of 64 of them). Where there is more than one part, the workspace holds parts * (elements of input k)
  * floats. */
 typedef struct ckpt_broadcast_sum {
-    ckpt_walk kept, lines;
+    ckpt_broadcast_space kept, lines;
     int64_t pieces, part, parts;
 } ckpt_broadcast_sum;
 

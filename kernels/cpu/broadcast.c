@@ -16,7 +16,7 @@ typedef struct place {
     int64_t at[CKPT_RANK_MAX], offset[3];
 } place;
 
-static place seek(const ckpt_walk *walk, int64_t index)
+static place seek(const ckpt_broadcast_space *walk, int64_t index)
 {
     place p = {.offset = {0}};
     for (int d = walk->rank - 1; d >= 0; d--) {
@@ -29,7 +29,7 @@ static place seek(const ckpt_walk *walk, int64_t index)
     return p;
 }
 
-static void next(const ckpt_walk *walk, place *p)
+static void next(const ckpt_broadcast_space *walk, place *p)
 {
     for (int d = walk->rank - 1; d >= 0; d--) {
         const bool wraps = ++p->at[d] == walk->dim[d];
@@ -84,7 +84,7 @@ static void put(int64_t n, const float *from, float *to, int64_t step, bool adds
 static void each_element(const ckpt_kernel_args *args, const ckpt_broadcast *b, const source *s, int t, float *to,
                          bool adds)
 {
-    const int64_t rows = ckpt_walk_count(&b->rows), chunks = CKPT_BLOCKS(b->row);
+    const int64_t rows = ckpt_broadcast_count(&b->rows), chunks = CKPT_BLOCKS(b->row);
     const int64_t together = b->row < CKPT_BLOCK ? CKPT_BLOCK / b->row : 1;
     const int64_t pieces = (rows + together - 1) / together * chunks;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (rows * b->row > CKPT_PARALLEL)
@@ -150,7 +150,7 @@ static void sum_gradient(const ckpt_kernel_args *args, const ckpt_broadcast *b, 
 {
     const ckpt_broadcast_sum how = ckpt_broadcast_sum_of(args->node, b, k);
     const bool across = b->step[k] == 0;
-    const int64_t strips = across ? 1 : (b->row + STRIP - 1) / STRIP, kept = ckpt_walk_count(&how.kept);
+    const int64_t strips = across ? 1 : (b->row + STRIP - 1) / STRIP, kept = ckpt_broadcast_count(&how.kept);
     const int64_t count = ckpt_shape_count(&args->node->in[k].shape);
     const int64_t all = ckpt_shape_count(&args->node->out[0].shape);
     float *const workspace = args->workspace;

@@ -34,7 +34,7 @@ struct walk_place {
     int64_t offset[3];
 };
 
-__device__ inline walk_place walk_at(const ckpt_walk &walk, int64_t index)
+__device__ inline walk_place walk_at(const ckpt_broadcast_space &walk, int64_t index)
 {
     walk_place place = {{0, 0, 0}};
     for (int d = walk.rank - 1; d >= 0; d--) {
@@ -262,7 +262,7 @@ template <typename T, int V, typename F> static void start_broadcast_forward(con
 {
     const ckpt_broadcast b = ckpt_broadcast_of(args->node);
     const int64_t across = (b.row + V - 1) / V;
-    CKPT_LAUNCH_ITEMS(cuda_of(args), (broadcast_forward<T, V, F>), ckpt_walk_count(&b.rows) * across, across, b,
+    CKPT_LAUNCH_ITEMS(cuda_of(args), (broadcast_forward<T, V, F>), ckpt_broadcast_count(&b.rows) * across, across, b,
                       (const T *)args->in[0], (const T *)args->in[1], (T *)args->out[0]);
 }
 
@@ -273,7 +273,7 @@ static void start_broadcast_sum(const ckpt_kernel_args *args, const ckpt_broadca
 {
     const ckpt_cuda *const cuda = cuda_of(args);
     broadcast_summing s = {.b = *b, .how = ckpt_broadcast_sum_of(args->node, b, k), .k = k};
-    s.kept = ckpt_walk_count(&s.how.kept);
+    s.kept = ckpt_broadcast_count(&s.how.kept);
     s.count = ckpt_shape_count(&args->node->in[k].shape);
     s.part = s.how.parts > 1 ? (float *)args->workspace : NULL;
     if (b->step[k] != 0) {
@@ -312,8 +312,8 @@ template <typename T, int V, typename F> static void start_broadcast_backward(co
     }
     if (!sums[0] && !sums[1] && (t.to[0] != NULL || t.to[1] != NULL)) {
         const int64_t across = (b.row + V - 1) / V;
-        CKPT_LAUNCH_ITEMS(cuda_of(args), (broadcast_backward<T, V, F>), ckpt_walk_count(&b.rows) * across, across, b,
-                          t);
+        CKPT_LAUNCH_ITEMS(cuda_of(args), (broadcast_backward<T, V, F>), ckpt_broadcast_count(&b.rows) * across, across,
+                          b, t);
     }
 }
 
