@@ -266,6 +266,7 @@ static void add_model(words *w, const ckpt_options *o, const char *maximize)
         add_words(w, "--set", o->set[i]);
     }
     add_words(w, "--dtype", o->dtype);
+    add_words(w, "--optimizer", o->optimizer);
     add_count(w, "--threads", o->threads, 0);
     add_scheme(w, &o->scheme);
 }

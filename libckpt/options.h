@@ -20,7 +20,7 @@ typedef struct ckpt_document {
 struct ckpt_options {
     ckpt_arena texts;
     char budget_bytes[24]; /* what `budget` points to when it was given as a number */
-    const char *budget, *reserve, *strategy, *dtype, *link, *host_memory;
+    const char *budget, *reserve, *strategy, *dtype, *optimizer, *link, *host_memory;
     ckpt_document start, profile, device;
     const char *set[CKPT_SETS_MAX + 1]; /* one more than may be set: for the variable of --maximize */
     int set_count;
@@ -81,6 +81,9 @@ struct ckpt_options {
         document, device)                                                                                              \
     ROW("set", 0, "VAR=N", "override a variable of the model; repeatable", set, set)                                   \
     ROW("dtype", 0, "TYPE", "dtype of activations: float32 or bfloat16 (the model's)", text, dtype)                    \
+    ROW("optimizer", 0, "NAME[:KEY=X,...]",                                                                            \
+        "another optimizer; lr, weight_decay, clip_norm, loss_scale and ema stay as the model has them", text,         \
+        optimizer)                                                                                                     \
     ROW("threads", 't', "N", "threads of the CPU's kernels (the profile's, else all processors; a GPU has none)",      \
         threads, threads)
 

@@ -112,6 +112,7 @@ static ckpt_code lower(const ckpt_options *o, const ckpt_model *model, ckpt_aren
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "step of %s", s->name);
     }
     CKPT_TRY(ckpt_model_with_dtype(model, o->dtype, out, &model, err));
+    CKPT_TRY(ckpt_model_with_optimizer(model, o->optimizer, out, &model, err));
     CKPT_TRY(read_profile(o, out, &profile, err));
     CKPT_TRY(find_device(o, out, &device, err));
     CKPT_TRY(choose_target(o, profile, device, s, err));
@@ -132,7 +133,8 @@ static ckpt_code read_graph(const ckpt_item *root, const ckpt_options *o, ckpt_a
             "%s is a graph, whose step is what it is: --%s is for models (ckpt-graph writes such a graph of a model)",
             s->name, o->scheme_option);
     }
-    if (o->profile.name != NULL || o->device.name != NULL || o->set_count > 0 || o->dtype != NULL || o->threads > 0) {
+    if (o->profile.name != NULL || o->device.name != NULL || o->set_count > 0 || o->dtype != NULL ||
+        o->optimizer != NULL || o->threads > 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, CKPT_GRAPH_HAS_ITS_OWN, s->name);
     }
     CKPT_TRY(ckpt_json_check_format(root, "ckpt-graph", err));

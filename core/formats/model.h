@@ -105,6 +105,12 @@ CKPT_MUST_USE ckpt_code ckpt_model_item(const ckpt_item *root, const char *const
 CKPT_MUST_USE ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_arena *out,
                                               const ckpt_model **changed, ckpt_err *err);
 
+/* The same model with another optimizer, for --optimizer. `text`: "lion" or "lion:lr=1e-4,beta2=0.99"; NULL: the file's own.
+ * Of the file's hyperparameters those that every optimizer has stay where `text` says nothing: lr, weight_decay, clip_norm,
+ * loss_scale, ema. The rest is shared with `model`. Errors: CKPT_BAD_INPUT (no such form), CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_model_with_optimizer(const ckpt_model *model, const char *text, ckpt_arena *out,
+                                                  const ckpt_model **changed, ckpt_err *err);
+
 /* The same model with another learning rate and another schedule of it, for --lr and --schedule; NULL: the file's own. The
  * rest is shared with `model`. Errors: CKPT_BAD_INPUT (no number, no schedule), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_model_with_rate(const ckpt_model *model, const char *lr, const char *schedule,

@@ -573,6 +573,82 @@ ckpt_code ckpt_model_with_dtype(const ckpt_model *model, const char *name, ckpt_
     return CKPT_OK;
 }
 
+static bool is_common(const char *name)
+{
+    static const char *const common[] = {"lr", "weight_decay", "clip_norm", "loss_scale", "ema"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof common / sizeof common[0]; i++) {
+        found = found || strcmp(common[i], name) == 0;
+    }
+    return found;
+}
+
+/* "key=0.9" as an attribute; true and false are numbers too, as a file's booleans are read where a number is wanted. */
+static ckpt_code read_hyper(char *word, ckpt_attr *attr, ckpt_err *err)
+{
+    char *const equals = strchr(word, '=');
+    const char *end = NULL;
+    if (equals == NULL || equals == word) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "--optimizer: \"%.40s\", wanted NAME:KEY=NUMBER,...", word);
+    }
+    *equals = '\0';
+    *attr = (ckpt_attr){.name = word, .kind = CKPT_FLOAT};
+    if (strcmp(equals + 1, "true") == 0 || strcmp(equals + 1, "false") == 0) {
+        attr->kind = CKPT_BOOL;
+        attr->integer = equals[1] == 't';
+        return CKPT_OK;
+    }
+    attr->real = ckpt_real_parse(equals + 1, &end);
+    return end != equals + 1 && *end == '\0' && isfinite(attr->real)
+               ? CKPT_OK
+               : CKPT_FAIL(err, CKPT_BAD_INPUT, "--optimizer: %.40s is \"%.40s\", wanted a number, true or false", word,
+                           equals + 1);
+}
+
+ckpt_code ckpt_model_with_optimizer(const ckpt_model *model, const char *text, ckpt_arena *out,
+                                    const ckpt_model **changed, ckpt_err *err)
+{
+    if (text == NULL) {
+        *changed = model;
+        return CKPT_OK;
+    }
+    ckpt_model *const copy = CKPT_NEW(out, ckpt_model, 1);
+    char *const name = ckpt_arena_text(out, text);
+    ckpt_attr *const attr = CKPT_NEW(out, ckpt_attr, (size_t)model->optimizer_attr_count + strlen(text));
+    if (copy == NULL || name == NULL || attr == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory", model->source);
+    }
+    int count = 0;
+    char *const colon = strchr(name, ':');
+    for (char *word = colon != NULL ? colon + 1 : NULL, *next = NULL; word != NULL; word = next) {
+        char *const comma = strchr(word, ',');
+        next = comma != NULL ? comma + 1 : NULL;
+        if (comma != NULL) {
+            *comma = '\0';
+        }
+        CKPT_TRY(read_hyper(word, &attr[count++], err));
+    }
+    if (colon != NULL) {
+        *colon = '\0';
+    }
+    const int given = count;
+    for (int i = 0; i < model->optimizer_attr_count; i++) {
+        bool again = !is_common(model->optimizer_attr[i].name);
+        for (int k = 0; k < given; k++) {
+            again = again || strcmp(attr[k].name, model->optimizer_attr[i].name) == 0;
+        }
+        if (!again) {
+            attr[count++] = model->optimizer_attr[i];
+        }
+    }
+    *copy = *model;
+    copy->optimizer = name;
+    copy->optimizer_attr = attr;
+    copy->optimizer_attr_count = count;
+    *changed = copy;
+    return CKPT_OK;
+}
+
 /* The optimizer's attributes with another "lr". */
 static ckpt_code change_lr(ckpt_model *model, const char *text, ckpt_arena *out, ckpt_err *err)
 {

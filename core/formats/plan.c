@@ -314,7 +314,7 @@ static ckpt_code bind(binder *b, ckpt_plan *plan, ckpt_arena *scratch)
         return CKPT_FAIL(
             b->err, CKPT_BAD_INPUT,
             "the plan is of a graph \"%.60s\" of another structure (SHA-256 %.12s..., this one is %.12s...): "
-            "other vars, or a changed model?",
+            "other vars, another optimizer, or a changed model?",
             plan->graph_name, plan->graph_sha256, digest);
     }
     return ckpt_outline_compare(&plan->outline, b->graph, b->err);

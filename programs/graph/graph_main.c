@@ -23,6 +23,7 @@ static const ckpt_cli_option options[] = {
     {"device", 'd', "NAME", "roofline for what no profile covers: a device's name, or its JSON file (default: cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; repeatable"},
     {"dtype", 0, "TYPE", "dtype of activations: float32 or bfloat16 (default: the model's)"},
+    {"optimizer", 0, "NAME[:KEY=X,...]", "another optimizer than the model's"},
     CKPT_SCHEME_OPTIONS(ROW)
     {"checkpoint", 0, "PATTERN",
      "mark layers or blocks of that name to be recomputed as a unit, as in ckpt-plan; repeatable"},

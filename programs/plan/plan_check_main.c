@@ -11,8 +11,8 @@ static const char *const repeatable[] = {
     "--budget",  "--reserve",   "--strategy",   "--effort", "--ignore-flags",  "--allow-inexact", "--reorder",
     "--profile", "--device",    "--set",        "--dtype",  "--threads",       "--link",          "--host-memory",
     "--keep",    "--offload",   "--checkpoint", "--policy", "--micro-batches", "--replicas",      "--pipeline-stages",
-    "--stage",   "--gradients", "--shard",      "--tied",   "--overlap",       "--bucket",        "--network",
-    NULL,
+    "--stage",   "--optimizer", "--gradients",  "--shard",  "--tied",          "--overlap",       "--bucket",
+    "--network", NULL,
 };
 static const char *const switches[] = {"--ignore-flags", "--allow-inexact", "--reorder", "--overlap", NULL};
 static const char *const by_chance[] = {"--time-limit", "--start", "--maximize", NULL};

@@ -138,9 +138,10 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
     }
     if (r->asked.budget != NULL || r->asked.strategy != NULL || r->asked.start.name != NULL ||
         r->asked.profile.name != NULL || r->asked.device.name != NULL || r->trace != NULL || r->asked.dtype != NULL ||
-        r->asked.reserve != NULL || r->asked.link != NULL || r->asked.host_memory != NULL || r->asked.set_count > 0 ||
-        r->asked.rule_count > 0 || r->asked.threads > 0 || r->max_overhead >= 0 || r->json || r->asked.ignore_flags ||
-        r->asked.allow_inexact || r->asked.reorder || r->asked.scheme_option != NULL) {
+        r->asked.optimizer != NULL || r->asked.reserve != NULL || r->asked.link != NULL ||
+        r->asked.host_memory != NULL || r->asked.set_count > 0 || r->asked.rule_count > 0 || r->asked.threads > 0 ||
+        r->max_overhead >= 0 || r->json || r->asked.ignore_flags || r->asked.allow_inexact || r->asked.reorder ||
+        r->asked.scheme_option != NULL) {
         return ckpt_cli_usage(cli, "with --pack go --capacity, -o, --effort and --time-limit only");
     }
     return -1;

@@ -43,6 +43,7 @@ static ckpt_code lower_model(const ckpt_profile_request *request, const ckpt_dev
     const ckpt_model *model = NULL;
     CKPT_TRY(ckpt_model_file_read(request->model, request->set, request->set_count, arena, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, request->dtype, arena, &model, err));
+    CKPT_TRY(ckpt_model_with_optimizer(model, request->optimizer, arena, &model, err));
     const ckpt_network *network = NULL;
     CKPT_TRY(ckpt_network_infer(model, device->threads, arena, &network, err));
     const ckpt_device_model *roofline = NULL;

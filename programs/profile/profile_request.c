@@ -12,6 +12,7 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},
     {"dtype", 0, "float32|bfloat16", "replace the model's dtype; bfloat16 needs a GPU"},
+    {"optimizer", 0, "NAME[:KEY=X,...]", "replace the model's optimizer"},
     {"warm", 0, NULL, "do not flush a GPU's cache between runs"},
     {"no-tune", 0, NULL, "take the first algorithm that a GPU's libraries offer, instead of timing all of them"},
     {"no-cupti", 0, NULL, "time a GPU's layers by its events; record no kernels"},
@@ -32,6 +33,7 @@ static int take_measuring(ckpt_cli *cli, const char *name, const char *value, ck
         {"no-cupti", .yes = &r->no_cupti},
         {"device", .text = &r->device},
         {"dtype", .text = &r->dtype},
+        {"optimizer", .text = &r->optimizer},
     };
     int kept = ckpt_cli_keep(cli, field, sizeof field / sizeof *field, name, value);
     if (strcmp(name, "seconds") == 0) {

@@ -14,7 +14,7 @@ typedef enum ckpt_profile_job {
 
 typedef struct ckpt_profile_request {
     ckpt_profile_job job;
-    const char *model, *output, *dtype, *device, *roofline, *import, *times;
+    const char *model, *output, *dtype, *optimizer, *device, *roofline, *import, *times;
     const char **set;
     int set_count;
     int threads; /* 0: not given */

@@ -27,6 +27,7 @@ static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err 
     const ckpt_model *model = NULL;
     CKPT_TRY(ckpt_model_file_read(options->model, options->set, options->set_count, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, &training->arena, &model, err));
+    CKPT_TRY(ckpt_model_with_optimizer(model, options->optimizer, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_rate(model, options->lr, options->schedule, &training->arena, &model, err));
     CKPT_TRY(ckpt_train_find_plan(training, err));
     CKPT_TRY(ckpt_plan_read(options->plan, &training->arena, &training->plan, err));

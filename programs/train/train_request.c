@@ -24,6 +24,7 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"threads", 't', "N", "threads of the CPU's kernels, as in the plan (default: the plan's, else all processors)"},
     {"set", 0, "VAR=N", "override a variable of the model; as given to ckpt-plan"},
     {"dtype", 0, "float32|bfloat16", "replace the model's dtype; as given to ckpt-plan"},
+    {"optimizer", 0, "NAME[:KEY=X,...]", "replace the model's optimizer; as given to ckpt-plan"},
     {"lr", 0, "X", "replace the learning rate of the model's optimizer"},
     {"schedule", 0, "KIND[:KEY=N,...]",
      "replace its schedule: constant, linear, cosine or step, with warmup, steps, min, every, factor as in a model"},
@@ -144,6 +145,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"plan", .text = &options->plan},
         {"data", .text = &options->data},
         {"dtype", .text = &options->dtype},
+        {"optimizer", .text = &options->optimizer},
         {"lr", .text = &options->lr},
         {"schedule", .text = &options->schedule},
         {"device", .text = &options->device},
@@ -246,13 +248,16 @@ static ckpt_code settle_target(const ckpt_train_options *options, const ckpt_pla
         const size_t length = strlen(set);
         snprintf(set + length, sizeof set - length, "--set %s ", options->set[i]);
     }
-    return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                     "%s: made for %s, and --device is %s; plan again: ckpt-plan --device %s --budget %lld %s%s%s%s-o "
-                     "%s %s%s",
-                     options->plan, plan->gpu ? "a GPU" : "the CPU", options->device, plan->gpu ? "cpu" : "h200",
-                     (long long)plan->budget_bytes, set, options->dtype != NULL ? "--dtype " : "",
-                     options->dtype != NULL ? options->dtype : "", options->dtype != NULL ? " " : "", options->plan,
-                     options->model, plan->gpu ? "" : " (or --profile of that GPU in place of --device)");
+    return CKPT_FAIL(
+        err, CKPT_BAD_INPUT,
+        "%s: made for %s, and --device is %s; plan again: ckpt-plan --device %s --budget %lld %s%s%s%s%s%s%s-o "
+        "%s %s%s",
+        options->plan, plan->gpu ? "a GPU" : "the CPU", options->device, plan->gpu ? "cpu" : "h200",
+        (long long)plan->budget_bytes, set, options->dtype != NULL ? "--dtype " : "",
+        options->dtype != NULL ? options->dtype : "", options->dtype != NULL ? " " : "",
+        options->optimizer != NULL ? "--optimizer " : "", options->optimizer != NULL ? options->optimizer : "",
+        options->optimizer != NULL ? " " : "", options->plan, options->model,
+        plan->gpu ? "" : " (or --profile of that GPU in place of --device)");
 }
 
 /* Kernels choose algorithms by threads and workspace: with other threads they may not fit, or give other bits. A GPU's kernels have no threads. */

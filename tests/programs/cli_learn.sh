@@ -122,6 +122,19 @@ refuse 2 "trains nothing" "${generate[@]}" --generate 3 --steps 9
 refuse 2 "reading --validate: while opening the data: no-such-file" "${run[@]}" --plan plan.json --validate text:no-such-file
 refuse 2 "temperature takes a number" "${generate[@]}" --generate 3 --temperature hot
 
+# Another optimizer than the file's is another plan and another training; what both have stays.
+"$plan" "${small[@]}" --optimizer adafactor --gradients fused --budget 75% -o factor.json "$model" > /dev/null || fail "plan with Adafactor"
+"${run[@]}" --plan factor.json --optimizer adafactor --steps 5 --save factor.state > factor.txt || fail "Adafactor"
+grep -q "measured peak .*(equal)" factor.txt || fail "Adafactor: peaks differ"
+grep -q '"optimizer": "adafactor lr=0.006' factor.state || fail "the model's rate is gone: $(head -1 factor.state)"
+refuse 2 "of another structure" "${run[@]}" --plan factor.json --steps 5
+refuse 2 "optimizer of adafactor\|adafactor" "${run[@]}" --plan plan.json --resume factor.state
+"$plan" "${small[@]}" --optimizer sgd:momentum=0.9,nesterov=true,lr=0.5 --budget 75% -o sgd.json "$model" > /dev/null || fail "plan with SGD"
+grep -q -- '--optimizer.*sgd:momentum=0.9,nesterov=true,lr=0.5' sgd.json || fail "the plan does not say its optimizer"
+refuse 2 "beta7" "$plan" "${small[@]}" --optimizer lion:beta7=1 --budget 75% "$model"
+refuse 2 "wanted NAME:KEY=NUMBER" "$plan" "${small[@]}" --optimizer lion:beta1 --budget 75% "$model"
+refuse 2 "wanted a number, true or false" "$plan" "${small[@]}" --optimizer lion:lr=fast --budget 75% "$model"
+
 # A damaged file of tokens stops the training with its name, and no state is written.
 python3 -c 'import struct,sys; sys.stdout.buffer.write(struct.pack("<400H", *[t % 300 for t in range(400)]))' > tokens.bin
 refuse 2 "tokens.bin: token 256 is 256, but input ids takes values below 256" "$train" "${small[@]}" --plan plan.json --json --data tokens:tokens.bin --save none.state \
