@@ -246,6 +246,13 @@ typedef struct ckpt_moe {
 } ckpt_moe;
 ckpt_moe ckpt_moe_of(const ckpt_node *node);
 
+/* matmul: `batch` products of [rows, inner] and [inner, columns], or with `turned` [columns, inner]. */
+typedef struct ckpt_matmul {
+    int64_t batch, rows, inner, columns;
+    bool turned;
+} ckpt_matmul;
+ckpt_matmul ckpt_matmul_of(const ckpt_node *node);
+
 /* Attribute by name, defaults already filled in. The name must be in op->attrs and of that kind (asserted). */
 int64_t ckpt_node_int(const ckpt_node *node, const char *name);
 bool ckpt_node_bool(const ckpt_node *node, const char *name);

@@ -88,13 +88,24 @@ static cudaDataType_t type_of(ckpt_dtype dtype)
     return dtype == CKPT_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* The library's layout of a row-major matrix [rows x columns], stored as [columns x rows] if turned. */
+/* The library's layout of a row-major matrix [rows x columns], stored as [columns x rows] if turned; of a batch, the dense
+ * first one. */
 static ckpt_code make_layout(cublasLtMatrixLayout_t *layout, ckpt_dtype dtype, int64_t rows, int64_t columns,
-                             bool turned, int64_t stride, ckpt_err *err)
+                             bool turned, int64_t stride, int64_t batch, ckpt_err *err)
 {
     const uint64_t fast = (uint64_t)(turned ? rows : columns), slow = (uint64_t)(turned ? columns : rows);
-    return check(cublasLtMatrixLayoutCreate(layout, type_of(dtype), fast, slow, stride), "cublasLtMatrixLayoutCreate",
-                 err);
+    const int32_t count = (int32_t)batch;
+    const int64_t size = rows * columns;
+    CKPT_TRY(check(cublasLtMatrixLayoutCreate(layout, type_of(dtype), fast, slow, stride), "cublasLtMatrixLayoutCreate",
+                   err));
+    if (batch <= 1) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(check(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+                   "cublasLtMatrixLayoutSetAttribute", err));
+    return check(
+        cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &size, sizeof size),
+        "cublasLtMatrixLayoutSetAttribute", err);
 }
 
 static ckpt_code set_call(ckpt_blas_product *product, cublasLtMatmulDescAttributes_t attribute, const void *value,
@@ -134,9 +145,11 @@ static ckpt_code make_call(ckpt_blas_product *product, const ckpt_blas_shape *sh
         /* Never read: it tells the heuristic the alignment. */
         CKPT_TRY(set_bias(product, (const void *)(uintptr_t)OPERAND_ALIGN, err));
     }
-    CKPT_TRY(make_layout(&product->w, shape->in, shape->inner, shape->columns, shape->w_turned, shape->w_stride, err));
-    CKPT_TRY(make_layout(&product->x, shape->in, shape->rows, shape->inner, shape->x_turned, shape->x_stride, err));
-    return make_layout(&product->y, shape->out, shape->rows, shape->columns, false, shape->y_stride, err);
+    CKPT_TRY(make_layout(&product->w, shape->in, shape->inner, shape->columns, shape->w_turned, shape->w_stride,
+                         shape->batch, err));
+    CKPT_TRY(make_layout(&product->x, shape->in, shape->rows, shape->inner, shape->x_turned, shape->x_stride,
+                         shape->batch, err));
+    return make_layout(&product->y, shape->out, shape->rows, shape->columns, false, shape->y_stride, shape->batch, err);
 }
 
 /* Layouts have the strides, so only the first element's alignment is missing. splits: algorithms may split the inner
@@ -399,7 +412,7 @@ ckpt_code ckpt_blas_product_tune(ckpt_blas_product *product, const void *x, cons
                         .what = "product",
                         .self = &self,
                         .run = run_candidate,
-                        .result = {{y, s->out, s->rows, s->columns, s->y_stride}},
+                        .result = {{y, s->out, s->rows * (s->batch > 1 ? s->batch : 1), s->columns, s->y_stride}},
                         .terms = s->inner};
     if (s->sums) {
         trial.result[1] = (ckpt_trial_result){bias, s->out, 1, s->rows, s->rows};

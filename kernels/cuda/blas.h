@@ -19,6 +19,7 @@ typedef struct ckpt_blas_shape {
     ckpt_dtype in;  /* of x and w: CKPT_FLOAT32 (no TF32) or CKPT_BFLOAT16; sums are float32 */
     ckpt_dtype out; /* of y and bias: as `in`, or CKPT_FLOAT32 from bfloat16 (weight gradients) */
     bool bias, adds;
+    int64_t batch; /* so many products of dense matrices, one behind the other, without bias and sums; 0: one */
     /* The run reads no bias but writes bias[i], of y's type: the sum of row i of x. If x is the transposed gradient of
      * a layer's output, y is the gradient of the layer's weight and these sums are that of its bias. */
     bool sums;

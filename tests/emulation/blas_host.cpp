@@ -125,7 +125,7 @@ void drift(const ckpt_blas_shape &s, void *y)
     write_value(y, s.out, 0, read_value(y, s.out, 0) * (1 + (float)(runs++ % 2) * unit));
 }
 
-void multiply(const ckpt_blas_shape &s, algorithm how, const void *x, const void *w, void *y, void *bias)
+void multiply_one(const ckpt_blas_shape &s, algorithm how, const void *x, const void *w, void *y, void *bias)
 {
     const std::vector<double> left = unpack(x, s.in, s.rows, s.inner, s.x_turned, s.x_stride);
     const std::vector<double> right = unpack(w, s.in, s.inner, s.columns, s.w_turned, s.w_stride);
@@ -146,6 +146,21 @@ void multiply(const ckpt_blas_shape &s, algorithm how, const void *x, const void
     }
     if (how == DRIFTS) {
         drift(s, y);
+    }
+}
+
+int64_t batch_of(const ckpt_blas_shape &s)
+{
+    return std::max<int64_t>(s.batch, 1);
+}
+
+void multiply(const ckpt_blas_shape &s, algorithm how, const void *x, const void *w, void *y, void *bias)
+{
+    const int64_t in = ckpt_dtype_bytes(s.in), out = ckpt_dtype_bytes(s.out);
+    for (int64_t b = 0; b < batch_of(s); b++) {
+        multiply_one(s, how, static_cast<const char *>(x) + b * s.rows * s.inner * in,
+                     static_cast<const char *>(w) + b * s.inner * s.columns * in,
+                     static_cast<char *>(y) + b * s.rows * s.columns * out, bias);
     }
 }
 
@@ -230,6 +245,11 @@ extern "C" ckpt_code ckpt_blas_product_create(ckpt_cuda *cuda, const ckpt_blas_s
         return CKPT_FAIL(err, CKPT_DEVICE, "product [%lld x %lld] [%lld x %lld]: impossible strides %lld, %lld, %lld",
                          (long long)s.rows, (long long)s.inner, (long long)s.inner, (long long)s.columns,
                          (long long)s.x_stride, (long long)s.w_stride, (long long)s.y_stride);
+    }
+    const bool dense = s.x_stride == (s.x_turned ? s.rows : s.inner) &&
+                       s.w_stride == (s.w_turned ? s.inner : s.columns) && s.y_stride == s.columns;
+    if (s.batch > 1 && (!dense || s.bias || s.sums)) {
+        return CKPT_FAIL(err, CKPT_DEVICE, "a batch of products with gaps, bias or sums");
     }
     if (cuda->blas == nullptr || (s.out == CKPT_BFLOAT16 && s.in != CKPT_BFLOAT16) || (s.sums && (s.bias || s.adds))) {
         return CKPT_FAIL(err, CKPT_DEVICE, "product of %s into %s: no handle, or no such product",
@@ -337,7 +357,7 @@ extern "C" ckpt_code ckpt_blas_product_tune(ckpt_blas_product *product, const vo
     trial.count = (int)self.at.size();
     trial.self = &self;
     trial.run = run_candidate;
-    trial.result[0] = {y, s.out, s.rows, s.columns, s.y_stride};
+    trial.result[0] = {y, s.out, s.rows * batch_of(s), s.columns, s.y_stride};
     if (s.sums) {
         trial.result[1] = {bias, s.out, 1, s.rows, s.rows};
     }

@@ -25,6 +25,12 @@ const ckpt_case ckpt_cases[] = {
     {.op = "linear", IN(F(33, 9)), AT(INT("features", 19))},
     {.op = "linear", IN(FIXED(6, 4)), AT(INT("features", 2))},
 
+    {.op = "matmul", IN(F(5, 7), F(7, 3))},
+    {.op = "matmul", IN(F(2, 3, 17), F(2, 5, 17)), AT(FLAG("transpose_y", 1))},
+    {.op = "matmul", IN(F(2, 3, 1, 4, 9), FIXED(2, 3, 1, 9, 5))},
+    {.op = "matmul", IN(FIXED(2, 1, 3), F(2, 4, 3)), AT(FLAG("transpose_y", 1))},
+    {.op = "matmul", IN(F(1, 1), F(1, 1))},
+
     {.op = "conv2d", IN(F(2, 3, 7, 6)), AT(INT("out_channels", 4), INT("kernel_size", 3), INT("padding", 1))},
     {.op = "conv2d", IN(F(2, 4, 7, 9)),
      AT(INT("out_channels", 6), LIST("kernel_size", 3, 2), LIST("stride", 2, 3), LIST("padding", 1, 0),
@@ -376,6 +382,8 @@ const ckpt_case ckpt_cases[] = {
     /* Long enough for the paths that only long tensors take: several threads, tiles, strips. */
     {.op = "linear", IN(F(70, 130)), AT(INT("features", 90))},
     {.op = "linear", IN(F(3, 50, 65)), AT(INT("features", 33), FLAG("bias", 0))},
+    {.op = "matmul", IN(F(3, 70, 65), F(3, 65, 90))},
+    {.op = "matmul", IN(F(6, 50, 33), F(6, 70, 33)), AT(FLAG("transpose_y", 1))},
     {.op = "conv2d", IN(F(2, 16, 20, 20)), AT(INT("out_channels", 24), INT("kernel_size", 3), INT("padding", 1))},
     {.op = "conv2d", IN(F(2, 16, 9, 11)), AT(INT("out_channels", 32), INT("kernel_size", 3), INT("padding", 1))},
     {.op = "conv2d", IN(FIXED(1, 32, 8, 8)), AT(INT("out_channels", 16), INT("kernel_size", 3), FLAG("bias", 0))},

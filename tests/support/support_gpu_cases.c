@@ -120,6 +120,8 @@ const ckpt_case ckpt_gpu_cases[] = {
     {.op = "add", .in_count = 64, IN(F(3, 7))},
     {.op = "mul", IN(F(2, 16, 9, 11), F(2, 16, 1, 1))},
     {.op = "mul", IN(F(3, 264, 2, 3), F(3, 264, 1, 1))},
+    {.op = "matmul", IN(F(12, 64, 64), F(12, 64, 64)), AT(FLAG("transpose_y", 1))},
+    {.op = "matmul", IN(F(5, 33, 128), F(5, 128, 7))},
     {.op = "linear", IN(F(300, 8)), AT(INT("features", 320))},
 
     {.op = "embedding", IN(IDS(3, 1000)), AT(INT("rows", 3), INT("features", 1))},

@@ -328,6 +328,7 @@ static const struct {
     ckpt_reference_op *forward;
 } table[] = {
     {"linear", ckpt_reference_linear},
+    {"matmul", ckpt_reference_matmul},
     {"conv1d", ckpt_reference_conv2d},
     {"conv2d", ckpt_reference_conv2d},
     {"conv3d", ckpt_reference_conv2d},

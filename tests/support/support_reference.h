@@ -57,7 +57,7 @@ ckpt_reference_op ckpt_reference_conv2d, ckpt_reference_batchnorm, ckpt_referenc
     ckpt_reference_attention, ckpt_reference_relative_bias, ckpt_reference_window_mask, ckpt_reference_lstm_cell,
     ckpt_reference_embedding, ckpt_reference_positional_embedding, ckpt_reference_cross_entropy,
     ckpt_reference_linear_cross_entropy, ckpt_reference_nll_loss, ckpt_reference_mse, ckpt_reference_layernorm,
-    ckpt_reference_linear, ckpt_reference_slice, ckpt_reference_pad, ckpt_reference_roll;
+    ckpt_reference_linear, ckpt_reference_matmul, ckpt_reference_slice, ckpt_reference_pad, ckpt_reference_roll;
 
 ckpt_reference_op ckpt_reference_tile, ckpt_reference_sum, ckpt_reference_mean, ckpt_reference_max,
     ckpt_reference_gather, ckpt_reference_cumsum;

@@ -19,6 +19,24 @@ void ckpt_reference_linear(const ckpt_reference *r)
     }
 }
 
+void ckpt_reference_matmul(const ckpt_reference *r)
+{
+    const ckpt_shape *const x = &r->node->in[0].shape, *const z = &r->node->out[0].shape;
+    const int64_t K = x->dim[x->rank - 1], M = x->dim[x->rank - 2], N = z->dim[z->rank - 1];
+    const int64_t matrices = ckpt_shape_count(x) / (M * K);
+    const bool turned = ckpt_node_bool(r->node, "transpose_y");
+    for (int64_t b = 0; b < matrices; b++) {
+        for (int64_t i = 0; i < M * N; i++) {
+            double sum = 0;
+            for (int64_t k = 0; k < K; k++) {
+                const int64_t at = turned ? i % N * K + k : k * N + i % N;
+                sum += r->in[0][(b * M + i / N) * K + k] * r->in[1][b * K * N + at];
+            }
+            r->out[0][b * M * N + i] = sum;
+        }
+    }
+}
+
 void ckpt_reference_layernorm(const ckpt_reference *r)
 {
     const ckpt_shape *const x = &r->node->in[0].shape;

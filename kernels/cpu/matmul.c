@@ -1,0 +1,117 @@
+/* matmul on the CPU: oneDNN's products, matrix after matrix. Those of backward are prepared both to overwrite and to add,
+ * as linear's. */
+#include "kernels/cpu/onednn.h"
+#include "kernels/kernel.h"
+
+/* index of the arrays: 1 if the product adds */
+typedef struct matmul {
+    ckpt_dnn *forward, *grad[2][2]; /* grad: of each input; NULL: not wanted */
+} matmul;
+
+static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
+{
+    return (ckpt_dnn_matrix){rows, columns, columns, 1};
+}
+
+/* The transpose of a plain matrix of `rows` x `columns`. */
+static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
+{
+    return (ckpt_dnn_matrix){columns, rows, 1, columns};
+}
+
+static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
+                         const char *choice, ckpt_err *err)
+{
+    matmul *const l = state;
+    (void)choice; /* none on a CPU */
+    (void)context;
+    const ckpt_matmul m = ckpt_matmul_of(node);
+    const int64_t M = m.rows, K = m.inner, N = m.columns;
+    const ckpt_dnn_matrix x = plain(M, K), z = plain(M, N), y = m.turned ? plain(N, K) : plain(K, N);
+    const ckpt_dnn_matrix right = m.turned ? turned(N, K) : y, right_turned = m.turned ? y : turned(K, N);
+    /* The gradient of y is z^T x or x^T z. */
+    const ckpt_dnn_matrix left = m.turned ? turned(M, N) : turned(M, K), other = m.turned ? x : z;
+    forward = forward < 0 ? node->forward_workspace_bytes : forward;
+    backward = backward < 0 ? node->backward_workspace_bytes : backward;
+    CKPT_TRY(ckpt_dnn_matmul(&x, &right, &z, false, false, node->threads, forward, &l->forward, err));
+    for (int adds = 0; adds < 2; adds++) {
+        if ((node->grad_in & 1) != 0) {
+            CKPT_TRY(ckpt_dnn_matmul(&z, &right_turned, &x, false, adds == 1, node->threads, backward,
+                                     &l->grad[0][adds], err));
+        }
+        if ((node->grad_in & 2) != 0) {
+            CKPT_TRY(
+                ckpt_dnn_matmul(&left, &other, &y, false, adds == 1, node->threads, backward, &l->grad[1][adds], err));
+        }
+    }
+    return CKPT_OK;
+}
+
+static void release(void *state)
+{
+    matmul *const l = state;
+    ckpt_dnn_destroy(l->forward);
+    for (int k = 0; k < 4; k++) {
+        ckpt_dnn_destroy(l->grad[k / 2][k % 2]);
+    }
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)node;
+    const matmul *const l = state;
+    *forward = ckpt_dnn_workspace(l->forward);
+    *backward = 0;
+    for (int k = 0; k < 4; k++) {
+        const ckpt_dnn *const product = l->grad[k / 2][k % 2];
+        const ckpt_bytes used = product == NULL ? 0 : ckpt_dnn_workspace(product);
+        *backward = used > *backward ? used : *backward;
+    }
+}
+
+/* `batch` products of matrices of so many elements, one behind the other. */
+static ckpt_code run(const ckpt_dnn *product, int64_t batch, const float *x, int64_t x_size, const float *y,
+                     int64_t y_size, float *z, int64_t z_size, void *memory, ckpt_err *err)
+{
+    for (int64_t b = 0; b < batch; b++) {
+        const void *const pointer[4] = {x + b * x_size, y + b * y_size, z + b * z_size, NULL};
+        CKPT_TRY(ckpt_dnn_run(product, pointer, memory, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const matmul *const l = args->state;
+    const ckpt_matmul m = ckpt_matmul_of(args->node);
+    return run(l->forward, m.batch, args->in[0], m.rows * m.inner, args->in[1], m.inner * m.columns, args->out[0],
+               m.rows * m.columns, args->workspace, err);
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const matmul *const l = args->state;
+    const ckpt_matmul m = ckpt_matmul_of(args->node);
+    const int64_t x = m.rows * m.inner, y = m.inner * m.columns, z = m.rows * m.columns;
+    const float *const dz = args->grad_out[0];
+    if (args->grad_in[0] != NULL) {
+        CKPT_TRY(run(l->grad[0][args->grad_in_adds & 1], m.batch, dz, z, args->in[1], y, args->grad_in[0], x,
+                     args->workspace, err));
+    }
+    if (args->grad_in[1] == NULL) {
+        return CKPT_OK;
+    }
+    const ckpt_dnn *const product = l->grad[1][args->grad_in_adds >> 1 & 1];
+    return m.turned ? run(product, m.batch, dz, z, args->in[0], x, args->grad_in[1], y, args->workspace, err)
+                    : run(product, m.batch, args->in[0], x, dz, z, args->grad_in[1], y, args->workspace, err);
+}
+
+const ckpt_kernel ckpt_cpu_matmul = {
+    .op = "matmul",
+    .state_bytes = sizeof(matmul),
+    .prepare = prepare,
+    .release = release,
+    .workspace = workspace,
+    .forward = forward,
+    .backward = backward,
+};
