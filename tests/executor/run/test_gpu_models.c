@@ -45,6 +45,7 @@ static const struct {
     {"batch", 2, 4},      {"tokens", 16, 128}, {"positions", 24, 160},     {"hidden", 32, 256}, {"blocks", 2, 2},
     {"heads", 2, 4},      {"size", 32, 64},    {"feed_forward", 48, 1024}, {"growth", 4, 0},    {"layers", 2, 4},
     {"classes", 10, 100}, {"width", 40, 400},  {"vocabulary", 61, 1001},   {"frames", 32, 256}, {"mels", 8, 80},
+    {"channels", 8, 64},  {"words", 5, 77},
 };
 
 /* Other values for one file; 0: as the file says. */
@@ -57,6 +58,7 @@ static const struct {
     {"resnet50.json", "size", 64, 96},
     {"mobilenetv2.json", "size", 64, 96},
     {"efficientnet-b0.json", "size", 64, 96},
+    {"sd-unet.json", "size", 8, 32},
 };
 
 /* What a var becomes; 0: as the file says. */

@@ -61,6 +61,8 @@ static const published table[] = {
     {"efficientnet-b0.json", 5288548, "size=64"},
     /* milesial/Pytorch-UNet, bilinear: 17,262,977 with 1 class; each further class is 64 weights and a bias. */
     {"unet.json", 17262977 + 65, "size=32"},
+    /* Hugging Face, stable-diffusion-v1-5/unet: UNet2DConditionModel.num_parameters(). */
+    {"sd-unet.json", 859520964, "size=32"},
     /* andreasveit/densenet-pytorch and Huang et al. 2016, table 2 (0.8 M). */
     {"densenet-bc-100-12.json", 769162, "batch=2"},
     {"densenet-bc-100-12-dropout.json", 769162, "batch=2"},
