@@ -12,18 +12,18 @@ static int64_t step_of(const ckpt_shape *x, const ckpt_shape *y, int d)
     return own < 0 || x->dim[own] == 1 ? 0 : stride[own];
 }
 
-/* One more dim inside those of `walk`, or the last of them made longer. */
-static void add_dim(ckpt_broadcast_space *walk, int64_t dim, const int64_t step[3])
+/* One more dim inside those of `space`, or the last of them made longer. */
+static void add_dim(ckpt_broadcast_space *space, int64_t dim, const int64_t step[3])
 {
-    const int last = walk->rank - 1;
+    const int last = space->rank - 1;
     bool joins = last >= 0;
     for (int t = 0; t < 3; t++) {
-        joins = joins && walk->step[t][last] == step[t] * dim;
+        joins = joins && space->step[t][last] == step[t] * dim;
     }
-    const int at = joins ? last : walk->rank++;
-    walk->dim[at] = joins ? walk->dim[at] * dim : dim;
+    const int at = joins ? last : space->rank++;
+    space->dim[at] = joins ? space->dim[at] * dim : dim;
     for (int t = 0; t < 3; t++) {
-        walk->step[t][at] = step[t];
+        space->step[t][at] = step[t];
     }
 }
 
@@ -52,11 +52,11 @@ ckpt_broadcast ckpt_broadcast_of(const ckpt_node *node)
     return result;
 }
 
-int64_t ckpt_broadcast_count(const ckpt_broadcast_space *walk)
+int64_t ckpt_broadcast_count(const ckpt_broadcast_space *space)
 {
     int64_t count = 1;
-    for (int d = 0; d < walk->rank; d++) {
-        count *= walk->dim[d];
+    for (int d = 0; d < space->rank; d++) {
+        count *= space->dim[d];
     }
     return count;
 }

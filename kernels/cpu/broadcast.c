@@ -11,30 +11,30 @@
 
 enum { STRIP = 256 };
 
-/* An index of a walk, and where it lies in each tensor. */
+/* An index of a space, and where it lies in each tensor. */
 typedef struct place {
     int64_t at[CKPT_RANK_MAX], offset[3];
 } place;
 
-static place seek(const ckpt_broadcast_space *walk, int64_t index)
+static place seek(const ckpt_broadcast_space *space, int64_t index)
 {
     place p = {.offset = {0}};
-    for (int d = walk->rank - 1; d >= 0; d--) {
-        p.at[d] = index % walk->dim[d];
-        index /= walk->dim[d];
+    for (int d = space->rank - 1; d >= 0; d--) {
+        p.at[d] = index % space->dim[d];
+        index /= space->dim[d];
         for (int t = 0; t < 3; t++) {
-            p.offset[t] += p.at[d] * walk->step[t][d];
+            p.offset[t] += p.at[d] * space->step[t][d];
         }
     }
     return p;
 }
 
-static void next(const ckpt_broadcast_space *walk, place *p)
+static void next(const ckpt_broadcast_space *space, place *p)
 {
-    for (int d = walk->rank - 1; d >= 0; d--) {
-        const bool wraps = ++p->at[d] == walk->dim[d];
+    for (int d = space->rank - 1; d >= 0; d--) {
+        const bool wraps = ++p->at[d] == space->dim[d];
         for (int t = 0; t < 3; t++) {
-            p->offset[t] += wraps ? walk->step[t][d] * (1 - walk->dim[d]) : walk->step[t][d];
+            p->offset[t] += wraps ? space->step[t][d] * (1 - space->dim[d]) : space->step[t][d];
         }
         if (!wraps) {
             return;
@@ -103,6 +103,17 @@ static void each_element(const ckpt_kernel_args *args, const ckpt_broadcast *b, 
     }
 }
 
+/* In double: what is summed over whole rows often nearly cancels. */
+static double exact_sum(int64_t n, const float *x)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+    }
+    return sum;
+}
+
 /* A part of the sum at one kept place and `n` elements of a row from `start` on, in sum[0..n); where rows are summed, in
  * sum[0]. */
 static void sum_part(const source *s, const ckpt_broadcast *b, const ckpt_broadcast_sum *how, bool across,
@@ -113,19 +124,23 @@ static void sum_part(const source *s, const ckpt_broadcast *b, const ckpt_broadc
     const int64_t end = first + how->part < how->pieces ? first + how->part : how->pieces;
     place p = seek(&how->lines, first / chunks);
     float buffer[CKPT_BROADCAST_CHUNK];
+    double total = 0; /* of rows that are summed */
     memset(sum, 0, (size_t)(across ? 1 : n) * sizeof *sum);
     for (int64_t piece = first; piece < end; piece++) {
         const int64_t offset[3] = {kept[0] + p.offset[0], kept[1] + p.offset[1], kept[2] + p.offset[2]};
         if (across) {
             const int64_t from = piece % chunks * CKPT_BROADCAST_CHUNK, rest = b->row - from;
             const int64_t length = rest < CKPT_BROADCAST_CHUNK ? rest : CKPT_BROADCAST_CHUNK;
-            sum[0] += ckpt_vector_sum(length, row_values(s, b, offset, from, length, buffer));
+            total += exact_sum(length, row_values(s, b, offset, from, length, buffer));
         } else {
             ckpt_vector_add(n, row_values(s, b, offset, start, n, buffer), sum);
         }
         if ((piece + 1) % chunks == 0) {
             next(&how->lines, &p);
         }
+    }
+    if (across) {
+        sum[0] = (float)total;
     }
 }
 

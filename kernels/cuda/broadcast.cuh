@@ -30,17 +30,17 @@ template <typename T> struct broadcast_tensors {
     uint64_t adds;
 };
 
-struct walk_place {
+struct space_place {
     int64_t offset[3];
 };
 
-__device__ inline walk_place walk_at(const ckpt_broadcast_space &walk, int64_t index)
+__device__ inline space_place space_at(const ckpt_broadcast_space &space, int64_t index)
 {
-    walk_place place = {{0, 0, 0}};
-    for (int d = walk.rank - 1; d >= 0; d--) {
-        const quotient at = d > 0 ? divide(index, walk.dim[d]) : quotient{0, index};
+    space_place place = {{0, 0, 0}};
+    for (int d = space.rank - 1; d >= 0; d--) {
+        const quotient at = d > 0 ? divide(index, space.dim[d]) : quotient{0, index};
         for (int t = 0; t < 3; t++) {
-            place.offset[t] += at.rest * walk.step[t][d];
+            place.offset[t] += at.rest * space.step[t][d];
         }
         index = at.whole;
     }
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
 {
     for (int64_t i = first_item(); i < items; i += item_step()) {
         const quotient row = divide(i, across);
-        const walk_place place = walk_at(b.rows, row.whole);
+        const space_place place = space_at(b.rows, row.whole);
         const int64_t column = row.rest * V;
         wide<float, V> p = load_stepped<V>(x0 + place.offset[0] + column * b.step[0], b.step[0]);
         const wide<float, V> q = load_stepped<V>(x1 + place.offset[1] + column * b.step[1], b.step[1]);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
 {
     for (int64_t i = first_item(); i < items; i += item_step()) {
         const quotient row = divide(i, across);
-        const walk_place place = walk_at(b.rows, row.whole);
+        const space_place place = space_at(b.rows, row.whole);
         int64_t offset[3];
         for (int n = 0; n < 3; n++) {
             offset[n] = place.offset[n] + row.rest * V * b.step[n];
@@ -152,9 +152,9 @@ __device__ inline void broadcast_put_sum(const broadcast_summing &s, const broad
 
 template <typename T, int V, typename F>
 __device__ inline wide<float, V> broadcast_share(const broadcast_summing &s, const broadcast_tensors<T> &t,
-                                                 const walk_place &kept, int64_t line, int64_t column)
+                                                 const space_place &kept, int64_t line, int64_t column)
 {
-    const walk_place place = walk_at(s.how.lines, line);
+    const space_place place = space_at(s.how.lines, line);
     const int other = 1 - s.k;
     int64_t offset[3];
     for (int n = 0; n < 3; n++) {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
     const int64_t strip = (blockIdx.x - place * strips) * BROADCAST_STRIP, column = strip + x_at * V;
     const int64_t start = (int64_t)blockIdx.y * s.how.part;
     const int64_t end = start + s.how.part < s.how.pieces ? start + s.how.part : s.how.pieces;
-    const walk_place kept = walk_at(s.how.kept, place);
+    const space_place kept = space_at(s.how.kept, place);
     float sum[V] = {0};
     if (column < s.b.row) {
 #pragma unroll 2
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
     const int64_t start = (int64_t)blockIdx.y * s.how.part;
     const int64_t end = start + s.how.part < s.how.pieces ? start + s.how.part : s.how.pieces;
     const bool is = place < s.kept;
-    const walk_place kept = walk_at(s.how.kept, is ? place : 0);
+    const space_place kept = space_at(s.how.kept, is ? place : 0);
     float sum = 0;
 #pragma unroll 2
     for (int64_t piece = start + lane * V; is && piece < end; piece += team * V) {

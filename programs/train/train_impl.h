@@ -23,7 +23,6 @@ typedef struct ckpt_train_score {
     uint64_t batches; /* of all micro-batches and replicas together */
     double sum;
     int64_t right, counted;
-    bool alone; /* this process has all predictions */
 } ckpt_train_score;
 
 typedef struct ckpt_training {

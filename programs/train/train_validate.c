@@ -10,9 +10,6 @@ enum { BATCHES_USUAL = 16 };
 static ckpt_code look(void *context, ckpt_device *device, const ckpt_kernel_args *args, ckpt_err *err)
 {
     ckpt_train_score *const score = context;
-    if (!score->alone) { /* the others have their own part of the batch, or the losses */
-        return CKPT_OK;
-    }
     return ckpt_predictions_count(device, args, &score->right, &score->counted, err);
 }
 
@@ -21,12 +18,31 @@ static ckpt_code evaluate_once(ckpt_training *training, ckpt_loader *loader, ckp
 {
     const ckpt_watcher watcher = {.look = look, .context = score};
     float loss = 0;
-    score->alone = training->ranks == NULL;
     CKPT_TRY(ckpt_train_fill(training, loader, err));
     CKPT_TRY(ckpt_executor_evaluate(training->executor, &watcher, &loss, err));
     score->sum += (double)loss;
     score->batches++;
     return CKPT_OK;
+}
+
+/* The predictions of all ranks: each replica has its part of a batch, and of its stages the last one. */
+static ckpt_code collect(const ckpt_training *training, ckpt_train_score *score, ckpt_err *err)
+{
+    if (training->ranks == NULL) {
+        return CKPT_OK;
+    }
+    const int64_t mine[2] = {score->right, score->counted};
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    int64_t *const all = CKPT_NEW(&scratch, int64_t, 2 * training->rank_count);
+    const ckpt_code code = all != NULL ? ckpt_ranks_allgather(training->ranks, mine, all, (ckpt_bytes)sizeof mine, err)
+                                       : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the predictions of the ranks");
+    for (int r = 0; code == CKPT_OK && r < training->rank_count; r++) {
+        score->right += r == training->rank ? 0 : all[2 * r];
+        score->counted += r == training->rank ? 0 : all[2 * r + 1];
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
 }
 
 double ckpt_train_mean(const ckpt_train_score *score)
@@ -51,7 +67,7 @@ ckpt_code ckpt_train_evaluate(ckpt_training *training, ckpt_err *err)
         code = evaluate_once(training, loader, &training->score, err);
     }
     ckpt_loader_destroy(loader);
-    return code;
+    return code == CKPT_OK ? collect(training, &training->score, err) : code;
 }
 
 /* Once through the data or, where they have no end, some of them. */
@@ -106,6 +122,7 @@ ckpt_code ckpt_train_validate(ckpt_training *training, ckpt_err *err)
     if (code != CKPT_OK || training->stopped) {
         return code;
     }
+    CKPT_TRY(collect(training, &score, err));
     training->score = score;
     training->scored_step = step;
     if (!ckpt_train_is_quiet(training)) {

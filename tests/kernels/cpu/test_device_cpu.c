@@ -540,7 +540,14 @@ static void losses_honour_what_arrives(void **state)
         if (!(*op)->loss) {
             continue;
         }
-        const bool numbers = strcmp((*op)->name, "mse") == 0;
+        if ((*op)->in_max == CKPT_IN_MAX) {
+            continue; /* total, which gives every loss the gradient that arrives */
+        }
+        static const char *const pairs[] = {"mse", "bce", "kl", "l1", "huber"};
+        bool numbers = false;
+        for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
+            numbers = numbers || strcmp((*op)->name, pairs[p]) == 0;
+        }
         test_model m;
         test_model_init(&m);
         test_input(&m, "x", CKPT_FLOAT32, 2, (int64_t[]){37, 23});

@@ -208,6 +208,8 @@ static void test_clip_scale(void **state)
         unsigned char *base = NULL;
         ckpt_err err = {0};
         CHECK_OK(api->reserve(device, SUMS + 64, (void **)&base, &err), err);
+        const ckpt_numbers numbers = {.clip = 1};
+        CHECK_OK(api->begin(device, 0, 0, &numbers, &err), err);
         for (size_t n = 0; n < 6; n++) {
             for (int k = 0; k < 4; k++) {
                 const double most = k == 0 ? 1e-3 : k == 1 ? 1.0 : 1e9, base_scale = k == 2 ? 1.0 / 3.0 : 1.0;
