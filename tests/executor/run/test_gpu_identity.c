@@ -158,6 +158,13 @@ static void attention(void **state)
     check_on_all("tests/models/attention-small.json", "", " recompute-only joint ", "bfloat16", "float32");
 }
 
+/* so large that the workspace of its convolution is not the peak */
+static void shapes(void **state)
+{
+    check_on_all("tests/models/shape-small.json", "batch=16 size=24", " recompute-only offload-only ", "bfloat16",
+                 "float32");
+}
+
 static void resnet(void **state)
 {
     check_on_all("tests/models/resnet-small.json", "", " recompute-only joint ", "bfloat16", "float32");
@@ -182,8 +189,8 @@ static int open_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forked), cmocka_unit_test(bert), cmocka_unit_test(attention), cmocka_unit_test(pointwise),
-        cmocka_unit_test(resnet), cmocka_unit_test(unet), cmocka_unit_test(lstm),
+        cmocka_unit_test(forked), cmocka_unit_test(bert),   cmocka_unit_test(attention), cmocka_unit_test(pointwise),
+        cmocka_unit_test(shapes), cmocka_unit_test(resnet), cmocka_unit_test(unet),      cmocka_unit_test(lstm),
     };
     return cmocka_run_group_tests(tests, open_devices, ckpt_gpus_close);
 }

@@ -45,7 +45,7 @@ static const struct {
     {"batch", 2, 4},      {"tokens", 16, 128}, {"positions", 24, 160},     {"hidden", 32, 256}, {"blocks", 2, 2},
     {"heads", 2, 4},      {"size", 32, 64},    {"feed_forward", 48, 1024}, {"growth", 4, 0},    {"layers", 2, 4},
     {"classes", 10, 100}, {"width", 40, 400},  {"vocabulary", 61, 1001},   {"frames", 32, 256}, {"mels", 8, 80},
-    {"channels", 8, 64},  {"words", 5, 77},
+    {"channels", 8, 64},  {"words", 5, 77},    {"groups", 4, 16},
 };
 
 /* Other values for one file; 0: as the file says. */
@@ -58,6 +58,11 @@ static const struct {
     {"resnet50.json", "size", 64, 96},
     {"mobilenetv2.json", "size", 64, 96},
     {"efficientnet-b0.json", "size", 64, 96},
+    {"efficientnet-b0.json", "width", 8, 32},
+    {"convnext-t.json", "width", 8, 48},
+    {"swin-t.json", "width", 8, 48},
+    {"swin-t.json", "size", 64, 224},
+    {"swin-t.json", "window", 2, 0},
     {"sd-unet.json", "size", 8, 32},
 };
 

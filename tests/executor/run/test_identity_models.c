@@ -1,0 +1,57 @@
+/* labels: contract; long under sanitizers */
+/* The promise for the networks of models/, small: every strategy under every budget gives the bits of keep-all, in the
+ * memory that was predicted (support_identity.h). test_identity has the others, bench/bench_identity.sh the full ones. */
+#include "tests/support/support_identity.h"
+#include "tests/support/support_test.h"
+#include "tests/support/support_train.h"
+
+#include <string.h>
+
+typedef struct network {
+    const char *file, *set;
+} network;
+
+#define LANGUAGE "batch=2 tokens=8 hidden=16 blocks=1 heads=4 vocabulary=29"
+
+static const network networks[] = {
+    {"models/llama-3.2-1b.json", LANGUAGE " kv_heads=2 feed_forward=24"},
+    {"models/qwen3-0.6b.json", LANGUAGE " kv_heads=2 head=4 feed_forward=24"},
+    {"models/mixtral-small.json", LANGUAGE " kv_heads=2 feed_forward=8 experts=4"},
+    {"models/gpt2-124m.json", LANGUAGE " positions=8 dropout=0.1"},
+    {"models/bert-base.json", LANGUAGE " positions=8 feed_forward=24"},
+    {"models/t5-small.json", LANGUAGE " source=12 head_size=4 feed_forward=24"},
+    {"models/vit-b-16.json", "batch=2 size=16 patch=4 hidden=16 blocks=2 heads=4 feed_forward=24 classes=7"},
+    {"models/swin-t.json", "batch=2 size=64 window=2 width=4 heads=1 classes=7"},
+    {"models/convnext-t.json", "batch=2 size=32 width=4 classes=7"},
+    {"models/efficientnet-b0.json", "batch=2 size=32 width=8 classes=7"},
+    {"models/sd-unet.json", "batch=1 size=8 channels=4 words=3 text=4 heads=1 groups=2"},
+    {"models/whisper-tiny.json", LANGUAGE " frames=12 mels=4 positions=8 feed_forward=24"},
+    {"models/gru-lm.json", "batch=2 tokens=8 features=8 hidden=8 layers=2 vocabulary=29"},
+};
+static int steps;
+enum { NETWORKS = sizeof networks / sizeof *networks };
+
+static void check(void **state)
+{
+    const network *const one = *state;
+    ckpt_identity_check(&(ckpt_identity){.file = one->file, .set = one->set, .all = true, .steps = steps});
+}
+
+/* Arguments: parts of the files' names to look at; none: all. */
+int main(int argc, char **argv)
+{
+    struct CMUnitTest tests[NETWORKS] = {0};
+    size_t count = 0;
+    steps = (int)ckpt_test_rounds(TEST_TRAIN_STEPS, 3);
+    for (int i = 0; i < NETWORKS; i++) {
+        bool chosen = argc < 2;
+        for (int k = 1; k < argc; k++) {
+            chosen = chosen || strstr(networks[i].file, argv[k]) != NULL;
+        }
+        if (chosen) {
+            tests[count++] = (struct CMUnitTest){
+                .name = networks[i].file, .test_func = check, .initial_state = (void *)(uintptr_t)&networks[i]};
+        }
+    }
+    return _cmocka_run_group_tests("identity_models", tests, count, NULL, NULL);
+}
