@@ -18,7 +18,8 @@ enum { LENGTH_BYTES = 8, RANK_MAX = 64 };
 
 typedef struct shard {
     const char *path;
-    int file;          /* descriptor */
+    int file; /* descriptor; -1: none, it is in memory */
+    const unsigned char *memory;
     ckpt_bytes begin;  /* of the tensors' bytes in the file */
     ckpt_bytes length; /* of them */
 } shard;
@@ -47,6 +48,10 @@ static ckpt_code no_memory(const char *path, ckpt_err *err)
 
 static ckpt_code read_bytes(const shard *s, ckpt_bytes at, void *to, size_t count, ckpt_err *err)
 {
+    if (s->memory != NULL) {
+        memcpy(to, s->memory + at, count);
+        return CKPT_OK;
+    }
     for (size_t done = 0; done < count;) {
         const ssize_t got = pread(s->file, (char *)to + done, count - done, (off_t)at + (off_t)done);
         if (got < 0 && errno == EINTR) {
@@ -231,11 +236,36 @@ static ckpt_code read_header(ckpt_safetensors *t, const char *text, size_t lengt
     return code;
 }
 
+static ckpt_code read_shard(ckpt_safetensors *t, shard *s, uint64_t size, ckpt_err *err)
+{
+    unsigned char bytes[LENGTH_BYTES];
+    uint64_t length = 0;
+    CKPT_TRY(read_bytes(s, 0, bytes, sizeof bytes, err));
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
+        length = length << 8 | bytes[i];
+    }
+    const uint64_t room = size - LENGTH_BYTES;
+    if (length > CKPT_SAFETENSORS_HEADER_MAX || length > room) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%.200s: found a header of %llu bytes, wanted at most %llu: no safetensors, or cut off",
+                         s->path, (unsigned long long)length,
+                         (unsigned long long)(room < CKPT_SAFETENSORS_HEADER_MAX ? room : CKPT_SAFETENSORS_HEADER_MAX));
+    }
+    s->begin = LENGTH_BYTES + (ckpt_bytes)length;
+    s->length = (ckpt_bytes)(room - length);
+    char *const text = ckpt_memory_get((size_t)length + 1);
+    if (text == NULL) {
+        return no_memory(s->path, err);
+    }
+    ckpt_code code = read_bytes(s, LENGTH_BYTES, text, (size_t)length, err);
+    code = code == CKPT_OK ? read_header(t, text, (size_t)length, err) : code;
+    ckpt_memory_put(text);
+    return code;
+}
+
 static ckpt_code open_shard(ckpt_safetensors *t, const char *path, ckpt_err *err)
 {
     struct stat about;
-    unsigned char size[LENGTH_BYTES];
-    uint64_t length = 0;
     shard *const s = &t->shard[t->shard_count];
     *s = (shard){.path = path, .file = open(path, O_RDONLY | O_CLOEXEC)};
     if (s->file < 0) {
@@ -246,27 +276,7 @@ static ckpt_code open_shard(ckpt_safetensors *t, const char *path, ckpt_err *err
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: no regular file of at least %d bytes: no safetensors", path,
                          LENGTH_BYTES);
     }
-    CKPT_TRY(read_bytes(s, 0, size, sizeof size, err));
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
-        length = length << 8 | size[i];
-    }
-    const uint64_t room = (uint64_t)about.st_size - LENGTH_BYTES;
-    if (length > CKPT_SAFETENSORS_HEADER_MAX || length > room) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "%.200s: found a header of %llu bytes, wanted at most %llu: no safetensors, or cut off", path,
-                         (unsigned long long)length,
-                         (unsigned long long)(room < CKPT_SAFETENSORS_HEADER_MAX ? room : CKPT_SAFETENSORS_HEADER_MAX));
-    }
-    s->begin = LENGTH_BYTES + (ckpt_bytes)length;
-    s->length = (ckpt_bytes)(room - length);
-    char *const text = ckpt_memory_get((size_t)length + 1);
-    if (text == NULL) {
-        return no_memory(path, err);
-    }
-    ckpt_code code = read_bytes(s, LENGTH_BYTES, text, (size_t)length, err);
-    code = code == CKPT_OK ? read_header(t, text, (size_t)length, err) : code;
-    ckpt_memory_put(text);
-    return code;
+    return read_shard(t, s, (uint64_t)about.st_size, err);
 }
 
 static ckpt_code add_names(ckpt_safetensors *t, ckpt_err *err)
@@ -367,6 +377,39 @@ static ckpt_code open_one(ckpt_safetensors *t, const char *path, ckpt_err *err)
     return add_names(t, err);
 }
 
+static ckpt_code open_bytes(ckpt_safetensors *t, const char *name, const void *bytes, size_t length, ckpt_err *err)
+{
+    const char *const copy = ckpt_arena_text(&t->arena, name);
+    t->shard = CKPT_NEW(&t->arena, shard, 1);
+    if (t->shard == NULL || copy == NULL) {
+        return no_memory(name, err);
+    }
+    t->shard[t->shard_count++] = (shard){.path = copy, .file = -1, .memory = bytes};
+    CKPT_TRY(read_shard(t, &t->shard[0], length, err));
+    return add_names(t, err);
+}
+
+static ckpt_code hand_over(ckpt_safetensors *made, ckpt_code code, ckpt_safetensors **tensors)
+{
+    if (code != CKPT_OK) {
+        ckpt_safetensors_close(made);
+        return code;
+    }
+    *tensors = made;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_safetensors_open_bytes(const char *name, const void *bytes, size_t length, ckpt_safetensors **tensors,
+                                      ckpt_err *err)
+{
+    ckpt_safetensors *const made = ckpt_memory_get(sizeof *made);
+    if (made == NULL) {
+        return no_memory(name, err);
+    }
+    ckpt_arena_init(&made->arena);
+    return hand_over(made, open_bytes(made, name, bytes, length, err), tensors);
+}
+
 ckpt_code ckpt_safetensors_open(const char *path, ckpt_safetensors **tensors, ckpt_err *err)
 {
     ckpt_safetensors *const made = ckpt_memory_get(sizeof *made);
@@ -376,13 +419,7 @@ ckpt_code ckpt_safetensors_open(const char *path, ckpt_safetensors **tensors, ck
     ckpt_arena_init(&made->arena);
     const size_t length = strlen(path);
     const bool index = length > 5 && strcmp(path + length - 5, ".json") == 0;
-    const ckpt_code code = index ? open_index(made, path, err) : open_one(made, path, err);
-    if (code != CKPT_OK) {
-        ckpt_safetensors_close(made);
-        return code;
-    }
-    *tensors = made;
-    return CKPT_OK;
+    return hand_over(made, index ? open_index(made, path, err) : open_one(made, path, err), tensors);
 }
 
 void ckpt_safetensors_close(ckpt_safetensors *tensors)
@@ -391,7 +428,9 @@ void ckpt_safetensors_close(ckpt_safetensors *tensors)
         return;
     }
     for (int i = 0; i < tensors->shard_count; i++) {
-        close(tensors->shard[i].file);
+        if (tensors->shard[i].file >= 0) {
+            close(tensors->shard[i].file);
+        }
     }
     ckpt_arena_fini(&tensors->arena);
     ckpt_memory_put(tensors);

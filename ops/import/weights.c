@@ -260,10 +260,11 @@ static ckpt_code check_used(ckpt_weights *w, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code open_files(ckpt_weights *w, ckpt_err *err)
+static ckpt_code open_files(ckpt_weights *w, const void *bytes, size_t length, ckpt_err *err)
 {
     ckpt_arena *const arena = &w->namer.arena;
-    CKPT_TRY(ckpt_safetensors_open(w->path, &w->files, err));
+    CKPT_TRY(bytes == NULL ? ckpt_safetensors_open(w->path, &w->files, err)
+                           : ckpt_safetensors_open_bytes(w->path, bytes, length, &w->files, err));
     w->param = CKPT_NEW(arena, place, w->network->node_count * CKPT_PARAM_MAX);
     w->stat = CKPT_NEW(arena, place, w->network->node_count * CKPT_STAT_MAX);
     w->used = CKPT_NEW(arena, bool, ckpt_safetensors_count(w->files));
@@ -277,6 +278,12 @@ static ckpt_code open_files(ckpt_weights *w, ckpt_err *err)
 
 ckpt_code ckpt_weights_open(const ckpt_network *network, const char *path, ckpt_weights **weights, ckpt_err *err)
 {
+    return ckpt_weights_open_bytes(network, path, NULL, 0, weights, err);
+}
+
+ckpt_code ckpt_weights_open_bytes(const ckpt_network *network, const char *path, const void *bytes, size_t length,
+                                  ckpt_weights **weights, ckpt_err *err)
+{
     ckpt_weights *const made = ckpt_memory_get(sizeof *made);
     if (made == NULL) {
         return no_memory(err);
@@ -284,7 +291,7 @@ ckpt_code ckpt_weights_open(const ckpt_network *network, const char *path, ckpt_
     made->network = network;
     made->path = path;
     ckpt_code code = ckpt_tensor_namer_init(&made->namer, network->model, err);
-    code = code == CKPT_OK ? open_files(made, err) : code;
+    code = code == CKPT_OK ? open_files(made, bytes, length, err) : code;
     if (code != CKPT_OK) {
         ckpt_weights_close(made);
         return code;

@@ -16,6 +16,9 @@ typedef struct ckpt_weights ckpt_weights;
  * ckpt_safetensors_open. */
 CKPT_MUST_USE ckpt_code ckpt_weights_open(const ckpt_network *network, const char *path, ckpt_weights **weights,
                                           ckpt_err *err);
+/* The same of a safetensors file in memory, which stays there; `path` stands for it in messages. */
+CKPT_MUST_USE ckpt_code ckpt_weights_open_bytes(const ckpt_network *network, const char *path, const void *bytes,
+                                                size_t length, ckpt_weights **weights, ckpt_err *err);
 void ckpt_weights_close(ckpt_weights *weights); /* NULL is fine */
 
 /* Parameter or statistic k of a node as the network has it: `to` has room for all its elements. */

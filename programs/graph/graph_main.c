@@ -5,6 +5,7 @@
 #include "core/base/file.h"
 #include "libckpt/scheme_options.h"
 #include "libckpt/source.h"
+#include "ops/import/onnx/onnx.h"
 #include "ops/lowering/staged.h"
 #include "programs/cli/cli.h"
 #include "viz/viz.h"
@@ -225,12 +226,13 @@ static ckpt_code find_types(const ckpt_lowered *lowered, ckpt_arena *out, const 
 static ckpt_code read_graph(const request *want, const ckpt_plan *plan, ckpt_arena *out, const ckpt_graph **graph,
                             const ckpt_graph_types **types, ckpt_err *err)
 {
-    const ckpt_document document = {.name = want->input};
+    ckpt_document document = {.name = want->input};
     ckpt_options asked = want->asked;
     ckpt_graph_source source;
     if (asked.scheme_option == NULL && plan != NULL && !ckpt_scheme_is_plain(&plan->scheme)) {
         asked.scheme = plan->scheme;
     }
+    CKPT_TRY(ckpt_onnx_text(document.name, asked.set, asked.set_count, out, &document.text, &document.length, err));
     CKPT_TRY(ckpt_source_read(&document, &asked, out, &source, err));
     if (source.model != NULL) {
         CKPT_TRY(find_types(source.staged->lowered, out, types, err));

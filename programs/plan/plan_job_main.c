@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/import/onnx/onnx.h"
 #include "programs/plan/plan_job_impl.h"
 
 /* What was set and left out, obeyed or not read. */
@@ -47,7 +48,8 @@ ckpt_code ckpt_job_options(ckpt_job *j, ckpt_err *err)
 ckpt_code ckpt_job_begin(ckpt_job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
-    const ckpt_document document = {.name = r->input};
+    ckpt_document document = {.name = r->input};
+    CKPT_TRY(ckpt_onnx_text(r->input, r->asked.set, r->asked.set_count, j->out, &document.text, &document.length, err));
     CKPT_TRY(ckpt_source_read(&document, &r->asked, j->out, &j->planning.source, err));
     if (j->planning.source.model == NULL && r->variable != NULL) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, CKPT_GRAPH_HAS_ITS_OWN, r->input);

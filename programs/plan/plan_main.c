@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "core/formats/machine.h"
+#include "ops/import/onnx/onnx.h"
 #include "planner/placement/pack.h"
 #include "planner/replay/replay.h"
 #include "programs/cli/cli.h"
@@ -257,8 +258,10 @@ static ckpt_code graph_at(void *context, int64_t value, ckpt_arena *out, const c
     if (asked.set[asked.set_count++] == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "value of a variable");
     }
-    const ckpt_document document = {.name = j->request->input};
-    ckpt_code code = ckpt_source_read(&document, &asked, out, &s, err);
+    ckpt_document document = {.name = j->request->input};
+    ckpt_code code =
+        ckpt_onnx_text(document.name, asked.set, asked.set_count, out, &document.text, &document.length, err);
+    code = code == CKPT_OK ? ckpt_source_read(&document, &asked, out, &s, err) : code;
     code = code == CKPT_OK ? ckpt_source_choose(&s, &asked, out, err) : code;
     *exists = code == CKPT_OK;
     if (code == CKPT_BAD_INPUT || code == CKPT_OVERFLOW) { /* the model itself reads: the value is wrong */

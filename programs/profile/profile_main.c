@@ -6,7 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "imports/import.h"
-#include "ops/import/model_file.h"
+#include "ops/import/onnx/onnx.h"
 #include "programs/cli/settle.h"
 #include "programs/profile/command.h"
 #include "programs/profile/profile_request_impl.h"
@@ -41,7 +41,7 @@ static ckpt_code lower_model(const ckpt_profile_request *request, const ckpt_dev
                              const ckpt_lowered **lowered, ckpt_err *err)
 {
     const ckpt_model *model = NULL;
-    CKPT_TRY(ckpt_model_file_read(request->model, request->set, request->set_count, arena, &model, err));
+    CKPT_TRY(ckpt_onnx_model(request->model, request->set, request->set_count, arena, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, request->dtype, arena, &model, err));
     CKPT_TRY(ckpt_model_with_optimizer(model, request->optimizer, arena, &model, err));
     const ckpt_network *network = NULL;

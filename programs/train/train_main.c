@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ops/import/model_file.h"
+#include "ops/import/onnx/onnx.h"
 #include "planner/replay/replay.h"
 #include "programs/cli/cli.h"
 #include "programs/cli/settle.h"
@@ -25,7 +25,7 @@ static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err 
 {
     ckpt_train_options *const options = &training->options;
     const ckpt_model *model = NULL;
-    CKPT_TRY(ckpt_model_file_read(options->model, options->set, options->set_count, &training->arena, &model, err));
+    CKPT_TRY(ckpt_onnx_model(options->model, options->set, options->set_count, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_dtype(model, options->dtype, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_optimizer(model, options->optimizer, &training->arena, &model, err));
     CKPT_TRY(ckpt_model_with_rate(model, options->lr, options->schedule, &training->arena, &model, err));

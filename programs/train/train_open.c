@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "ops/import/onnx/onnx.h"
 #include "programs/train/train_impl.h"
 
 static ckpt_code take_inputs(ckpt_training *training, ckpt_err *err)
@@ -148,10 +149,15 @@ static ckpt_code resume(ckpt_training *training, ckpt_err *err)
 /* All of the file is looked at before the device's memory is filled from it. */
 static ckpt_code init(ckpt_training *training, ckpt_err *err)
 {
+    const ckpt_train_options *const options = &training->options;
+    ckpt_arena scratch;
     ckpt_weights *weights = NULL;
-    CKPT_TRY(ckpt_weights_open(training->lowered->network, training->options.init, &weights, err));
-    const ckpt_code code = ckpt_executor_weights_set(training->executor, weights, err);
+    ckpt_arena_init(&scratch);
+    ckpt_code code = ckpt_onnx_weights(training->lowered->network, options->init, options->set, options->set_count,
+                                       &scratch, &weights, err);
+    code = code == CKPT_OK ? ckpt_executor_weights_set(training->executor, weights, err) : code;
     ckpt_weights_close(weights);
+    ckpt_arena_fini(&scratch);
     return code;
 }
 
