@@ -88,8 +88,8 @@ static void compare_statics(const char *file, const ckpt_lowered *wide, const ck
               n.weight_bytes == param_bytes(narrow->network) && n.statistics == copies * n.weight_bytes &&
               n.inputs - n.statistics == w.inputs - w.statistics,
           "%s: what is float32 has another size", file);
-    CHECK(n.total - n.weights16 == (n.weight_bytes + 127) / 128 * 64, "%s: %lld bytes of weights16", file,
-          (long long)(n.total - n.weights16));
+    CHECK(n.scales - n.weights16 == (n.weight_bytes + 127) / 128 * 64, "%s: %lld bytes of weights16", file,
+          (long long)(n.scales - n.weights16));
     CHECK(narrow->graph->static_bytes == n.total, "%s: %lld static bytes", file,
           (long long)narrow->graph->static_bytes);
     ckpt_bytes inputs = 0;
