@@ -284,6 +284,40 @@ static ckpt_code nested_segment(expander *x, const scope *around, const char *na
                             : CKPT_FAIL(x->err, CKPT_NO_MEMORY, "%.200s: no memory for a segment", x->model->source);
 }
 
+/* `text` with every # replaced by `number`; NULL: no memory. */
+static const char *with_number(ckpt_arena *out, const char *text, int64_t number)
+{
+    const char *filled = "";
+    for (const char *sign = strchr(text, '#'); sign != NULL && filled != NULL; sign = strchr(text, '#')) {
+        filled = ckpt_arena_format(out, "%s%.*s%lld", filled, (int)(sign - text), text, (long long)number);
+        text = sign + 1;
+    }
+    return filled != NULL ? ckpt_arena_format(out, "%s%s", filled, text) : NULL;
+}
+
+/* The layer's attributes: the entry's, and a copy of them where a text has the number of the copy in it. */
+static ckpt_code fill_attributes(const expander *x, const ckpt_entry *entry, int64_t copy, ckpt_layer *layer)
+{
+    ckpt_attr *own = NULL;
+    layer->attr = entry->attr;
+    layer->attr_count = entry->attr_count;
+    for (int i = 0; copy >= 0 && i < entry->attr_count; i++) {
+        if (entry->attr[i].kind != CKPT_STRING || strchr(entry->attr[i].string, '#') == NULL) {
+            continue;
+        }
+        if (own == NULL && (own = CKPT_NEW(x->out, ckpt_attr, entry->attr_count)) != NULL) {
+            memcpy(own, entry->attr, (size_t)entry->attr_count * sizeof *own);
+        }
+        const char *const text = own != NULL ? with_number(x->out, entry->attr[i].string, copy) : NULL;
+        if (text == NULL) {
+            return CKPT_FAIL(x->err, CKPT_NO_MEMORY, "%.200s: no memory for attributes", x->model->source);
+        }
+        own[i].string = text;
+        layer->attr = own;
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code add_layer(expander *x, const ckpt_entry *entry, const scope *s)
 {
     ckpt_layer *const layer = &x->layer[x->model->layer_count];
@@ -298,8 +332,7 @@ static ckpt_code add_layer(expander *x, const ckpt_entry *entry, const scope *s)
     }
     const bool own = entry->checkpoint != CKPT_UNSET;
     layer->op = entry->op;
-    layer->attr = entry->attr;
-    layer->attr_count = entry->attr_count;
+    CKPT_TRY(fill_attributes(x, entry, copy_of(s), layer));
     layer->checkpoint = own ? entry->checkpoint : s->checkpoint;
     CKPT_TRY(own ? nested_segment(x, s, layer->name, &layer->segment) : CKPT_OK);
     layer->segment = own ? layer->segment : s->segment;

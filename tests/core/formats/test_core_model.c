@@ -155,6 +155,23 @@ static void test_attributes_stay_as_written(void **state)
     assert_int_equal(m->input[1].shape.rank, 0);
 }
 
+/* Innermost copies count, and copies without # share what the file gives. */
+static void test_attributes_know_their_copy(void **state)
+{
+    CKPT_TEST_ARENA(arena);
+    const ckpt_model *const model = read_text(
+        "{ \"format\": \"ckpt-model/1\", \"name\": \"n\", \"inputs\": [ { \"name\": \"x\", \"shape\": [2] } ], "
+        "\"layers\": [\n"
+        "  { \"repeat\": 2, \"name\": \"h\", \"layers\": [ { \"repeat\": 12, \"name\": \"g\", \"layers\": [\n"
+        "    { \"name\": \"a\", \"op\": \"drop_path\", \"p\": \"(3 + #)*#/100\", \"q\": \"as it is\" } ] } ] },\n"
+        "  { \"name\": \"outside\", \"op\": \"drop_path\", \"p\": \"#\" } ] }",
+        NULL, 0, &arena);
+    assert_string_equal(layer_of(model, "h.0.g.0.a")->attr[0].string, "(3 + 0)*0/100");
+    assert_string_equal(layer_of(model, "h.1.g.11.a")->attr[0].string, "(3 + 11)*11/100");
+    assert_string_equal(layer_of(model, "h.1.g.11.a")->attr[1].string, "as it is");
+    assert_string_equal(layer_of(model, "outside")->attr[0].string, "#"); /* refused where it is evaluated */
+}
+
 static void test_set_overrides_vars(void **state)
 {
     CKPT_TEST_ARENA(arena);
@@ -491,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_blocks_are_unrolled_and_names_found),
         cmocka_unit_test(test_flags_are_inherited),
         cmocka_unit_test(test_attributes_stay_as_written),
+        cmocka_unit_test(test_attributes_know_their_copy),
         cmocka_unit_test(test_set_overrides_vars),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_random_expressions),
