@@ -45,7 +45,8 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"resume", 0, "FILE",
      "continue from a training state with as many batches in a step; the number of ranks may differ"},
     {"init", 0, "FILE",
-     "start from these weights instead of random ones: model.safetensors, or model.safetensors.index.json of several"},
+     "start from these weights instead of random ones: model.safetensors, model.safetensors.index.json of several, or "
+     "ONNX"},
     {"export", 0, "FILE", "write the weights at the end as safetensors, under the names that --init takes"},
     {"export-dtype", 0, "float32|bfloat16", "what --export writes (float32)"},
     {"evaluate", 0, "N", "train nothing: print the mean loss of the batches of the next N steps"},

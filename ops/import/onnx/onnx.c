@@ -1,9 +1,7 @@
 /* From an ONNX file to layers and their weights: one pass over the nodes, which ONNX has in order. */
 #include "ops/import/onnx/onnx.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/base/file.h"
 #include "core/formats/safetensors.h"
@@ -12,7 +10,7 @@
 #include "ops/import/onnx/onnx_impl.h"
 #include "ops/lowering/network_impl.h"
 
-enum { FIRST_BYTE = 0x08, OPSET_MIN = 13 }; /* field 1, ir_version; where axes are inputs and Softmax has one dim */
+enum { OPSET_MIN = 13 }; /* where axes are inputs and Softmax has one dim */
 
 ckpt_code onnx_no_memory(const onnx_importer *m)
 {
@@ -362,16 +360,20 @@ static ckpt_code at_node(const onnx_importer *m, const Onnx__NodeProto *node, ck
 /* Constants first: what looks ahead wants them. */
 static ckpt_code lower_nodes(onnx_importer *m)
 {
-    static char no_type[] = "";
     for (size_t n = 0; n < m->graph->n_node; n++) {
-        Onnx__NodeProto *const node = m->graph->node[n];
-        node->op_type = node->op_type != NULL ? node->op_type : no_type;
+        const Onnx__NodeProto *const node = m->graph->node[n];
+        if (node->op_type == NULL) {
+            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: node %zu has no operator", m->source, n);
+        }
+    }
+    for (size_t n = 0; n < m->graph->n_node; n++) {
+        const Onnx__NodeProto *const node = m->graph->node[n];
         m->node = node;
         m->skipped[n] = strcmp(node->op_type, "Constant") == 0;
         CKPT_TRY(at_node(m, node, m->skipped[n] ? lower_node(m) : CKPT_OK));
     }
     for (size_t n = 0; n < m->graph->n_node; n++) {
-        Onnx__NodeProto *const node = m->graph->node[n];
+        const Onnx__NodeProto *const node = m->graph->node[n];
         m->node = node;
         m->node_index = (int)n;
         CKPT_TRY(at_node(m, node, m->skipped[n] ? CKPT_OK : lower_node(m)));
@@ -528,26 +530,14 @@ static ckpt_code with_file(const char *path, const char *const *set, int set_cou
     }
     code = code == CKPT_OK ? read_graph(&m, set, set_count, strict) : code;
     code = code == CKPT_OK ? use(&m, context) : code;
+    for (char *c = err != NULL && code != CKPT_OK ? err->msg : NULL; c != NULL && *c != '\0'; c++) {
+        *c = (unsigned char)*c < ' ' ? '?' : *c; /* of a name: a message is one line */
+    }
     if (model != NULL) {
         onnx__model_proto__free_unpacked(model, &memory);
     }
     ckpt_arena_fini(&scratch);
     return code;
-}
-
-/* A regular file that begins as ONNX's does. */
-static bool is_onnx(const char *path)
-{
-    struct stat about;
-    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) {
-        return false;
-    }
-    FILE *const file = fopen(path, "rb");
-    const int first = file != NULL ? fgetc(file) : EOF;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return first == FIRST_BYTE;
 }
 
 /* ---- as text ---- */
@@ -650,7 +640,7 @@ ckpt_code ckpt_onnx_text(const char *path, const char *const *set, int set_count
                          size_t *length, ckpt_err *err)
 {
     onnx_bytes made = {.out = out};
-    if (!is_onnx(path)) {
+    if (!ckpt_onnx_is(path)) {
         return CKPT_OK;
     }
     CKPT_TRY(with_file(path, set, set_count, true, make_text, &made, err));
@@ -734,7 +724,7 @@ ckpt_code ckpt_onnx_weights(const ckpt_network *network, const char *path, const
                             ckpt_arena *out, ckpt_weights **weights, ckpt_err *err)
 {
     onnx_bytes made = {.out = out};
-    if (!is_onnx(path)) {
+    if (!ckpt_onnx_is(path)) {
         return ckpt_weights_open(network, path, weights, err);
     }
     CKPT_TRY(with_file(path, set, set_count, false, make_weights, &made, err));

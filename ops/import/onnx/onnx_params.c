@@ -150,14 +150,17 @@ static ckpt_code lower_pool(onnx_importer *m)
     CKPT_TRY(read_window(m, shape->rank - 2, NULL, &w));
     CKPT_TRY(onnx_attr_int(m, "ceil_mode", 0, &ceiling));
     CKPT_TRY(onnx_attr_int(m, "count_include_pad", 0, &counted));
-    bool padded = false, dilated = false;
+    bool padded = false, dilated = false, rounded = false;
     for (int d = 0; d < w.dims; d++) {
         padded = padded || w.before[d] != 0 || w.after[d] != 0;
         dilated = dilated || w.dilation[d] != 1;
+        rounded = rounded || w.stride[d] < 1 || w.stride[d] > INT32_MAX || w.kernel[d] < 1 || w.before[d] < 0 ||
+                  w.before[d] > INT32_MAX || (shape->dim[d + 2] + 2 * w.before[d] - w.kernel[d]) % w.stride[d] != 0;
     }
-    if (ceiling != 0 || dilated || !is_even(&w) || (average && padded && counted == 0) || m->node->n_output > 1) {
+    if ((ceiling != 0 && rounded) || dilated || !is_even(&w) || (average && padded && counted == 0) ||
+        m->node->n_output > 1) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
-                         "wanted no ceil_mode, no dilations, the same pads at both ends, one output%s",
+                         "wanted no ceil_mode that rounds, no dilations, the same pads at both ends, one output%s",
                          average ? ", and pads that are counted" : "");
     }
     const ckpt_shape image = {4, {shape->dim[0], shape->dim[1], 1, shape->dim[2]}};

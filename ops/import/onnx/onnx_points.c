@@ -126,6 +126,17 @@ static ckpt_code lower_neg(onnx_importer *m)
     return onnx_name(m, 0, &y);
 }
 
+/* Between 0 and 1: relu6 at a sixth of the size. */
+static ckpt_code lower_hardsigmoid(onnx_importer *m)
+{
+    onnx_value x, y;
+    CKPT_TRY(onnx_operand(m, 0, &x));
+    CKPT_TRY(onnx_scale(m, 6 * onnx_attr_real(m, "alpha", 0.2), 6 * onnx_attr_real(m, "beta", 0.5), &x, &y));
+    CKPT_TRY(onnx_plain(m, "relu6", &y, &y));
+    CKPT_TRY(onnx_scale(m, 1.0 / 6, 0, &y, &y));
+    return onnx_name(m, 0, &y);
+}
+
 static ckpt_code lower_clip(onnx_importer *m)
 {
     onnx_value x, y, *bound = NULL;
@@ -290,6 +301,7 @@ const onnx_rule onnx_point_rules[] = {
     {"Tanh", lower_function},
     {"Exp", lower_function},
     {"HardSwish", lower_function},
+    {"HardSigmoid", lower_hardsigmoid},
     {"Softplus", lower_function},
     {"Elu", lower_slope},
     {"LeakyRelu", lower_slope},
