@@ -100,12 +100,14 @@ ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model, const int64_
     made->model = model;
     made->seed = seed;
     int64_t *const limit = CKPT_NEW(&made->arena, int64_t, model->input_count);
+    made->ignored = CKPT_NEW(&made->arena, int64_t, model->input_count);
     ckpt_code code = CKPT_OK;
-    if (limit == NULL) {
+    if (limit == NULL || made->ignored == NULL) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the data");
     } else {
         for (int i = 0; i < model->input_count; i++) {
             limit[i] = class_limit[i];
+            made->ignored[i] = 0;
         }
         made->class_limit = limit;
         code = open_source(made, spec != NULL && spec[0] != '\0' ? spec : "synthetic", err);
@@ -188,5 +190,38 @@ void ckpt_data_class_limits(const ckpt_network *network, int64_t *limit)
                 *limit_here = found;
             }
         }
+    }
+}
+
+static bool has_attr(const ckpt_node *node, const char *name)
+{
+    const ckpt_attr_spec *const specs = node->op->attrs;
+    for (int i = 0; specs != NULL && specs[i].name != NULL; i++) {
+        if (strcmp(specs[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ckpt_data_allow_ignored(ckpt_data *data, const ckpt_network *network)
+{
+    for (int i = 0; i < network->model->input_count; i++) {
+        int64_t ignored = 0;
+        bool same = true;
+        for (int n = 0; n < network->node_count; n++) {
+            const ckpt_node *const node = &network->node[n];
+            for (int k = 0; k < node->in_count; k++) {
+                const ckpt_value *const value = &network->value[network->value[node->in_value[k]].storage];
+                if (value->node >= 0 || value->output != i) {
+                    continue;
+                }
+                const bool target = node->op->loss && k > 0 && has_attr(node, "ignore_index");
+                const int64_t here = target ? ckpt_node_int(node, "ignore_index") : 0;
+                same = same && target && (ignored == 0 || here == ignored);
+                ignored = here;
+            }
+        }
+        data->ignored[i] = same ? ignored : 0;
     }
 }

@@ -33,6 +33,10 @@ CKPT_MUST_USE ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model
                                        uint64_t seed, ckpt_data **data, ckpt_err *err);
 void ckpt_data_close(ckpt_data *data);
 
+/* From now on an integer input that only losses read may also hold the target that these do not count (ignore_index, the
+ * same in all of them): arrays have it where a row is padding. */
+void ckpt_data_allow_ignored(ckpt_data *data, const ckpt_network *network);
+
 /* Fill one batch: input[i] is the host memory of model input i; NULL: not wanted. Same seed and step, same bytes. Several
  * threads may fill at once. Allocates nothing, but what decoding a picture takes, until it is decoded. Images are scaled
  * to [0, 1], less a mean and divided by a deviation per channel: CIFAR-10 0.4914 0.4822 0.4465 and 0.2470 0.2435 0.2616,

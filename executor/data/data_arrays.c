@@ -71,7 +71,8 @@ static ckpt_code put_integer(const ckpt_data *data, int i, double value, int64_t
 {
     const double limit = data->class_limit[i] > 0 ? (double)data->class_limit[i] : (double)INT_MAX + 1;
     const double least = data->class_limit[i] > 0 ? 0 : (double)INT_MIN;
-    if (!(value >= least && value < limit)) {
+    const bool ignored = data->ignored[i] != 0 && value == (double)data->ignored[i];
+    if (!ignored && !(value >= least && value < limit)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
                          "row %lld of the array of input %s has %.17g, wanted at least %.0f and less than %.0f",
                          (long long)record, data->model->input[i].name, value, least, limit);

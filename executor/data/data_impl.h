@@ -49,6 +49,7 @@ struct ckpt_data {
     ckpt_arena arena;
     const ckpt_model *model;
     const int64_t *class_limit; /* per input */
+    int64_t *ignored;           /* per input: a target that is allowed beside those below the limit; 0: none */
     uint64_t seed;
     ckpt_code (*fill)(const ckpt_data *data, uint64_t step, void *const *input, ckpt_err *err);
     /* Puts a record into row `row` of every input that is not NULL. */

@@ -41,9 +41,11 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
     CKPT_TRY(take_inputs(training, err));
     ckpt_data_class_limits(network, limit);
     CKPT_TRY(ckpt_data_open(options->data, network->model, limit, seed, &training->data, err));
+    ckpt_data_allow_ignored(training->data, network);
     if (options->validate != NULL) {
         CKPT_TRY_WHILE(err, ckpt_data_open(options->validate, network->model, limit, seed, &training->validation, err),
                        "reading --validate");
+        ckpt_data_allow_ignored(training->validation, network);
     }
     ckpt_train_watch_data(training->data, training->validation);
     const char *const before = ckpt_executor_data(training->executor);

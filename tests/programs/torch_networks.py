@@ -137,10 +137,11 @@ def whisper(_):
         (r"model\.decoder\.layer_norm\.(.*)", r"ln.\1"))
     batch = {"features": torch.randn(BATCH, 12, 4), "ids": torch.randint(1, 29, (BATCH, 8), dtype=torch.int32),
              "targets": torch.randint(1, 29, (BATCH, 8), dtype=torch.int32)}
+    batch["targets"][1, 5:] = -100
 
     def loss_of(model, batch):
         logits = model(input_features=batch["features"].transpose(1, 2), decoder_input_ids=batch["ids"].long(), use_cache=False).logits
-        return F.cross_entropy(logits.flatten(0, 1), batch["targets"].long().flatten())
+        return F.cross_entropy(logits.flatten(0, 1), batch["targets"].long().flatten(), ignore_index=-100)
     return model, rename, batch, loss_of, dict(frames=12, mels=4, tokens=8, positions=8, hidden=16, blocks=2, heads=4, feed_forward=24,
                                                vocabulary=29)
 

@@ -303,6 +303,49 @@ static void arrays_fill_inputs_by_name(void **state)
     test_model_fini(&m);
 }
 
+/* Where a loss alone reads the input, and it says that such a target does not count. */
+static void arrays_may_hold_ignored_targets(void **state)
+{
+    static unsigned char bytes[1024];
+    const char *const x = path_of("x.npy"), *const y = path_of("y.npy");
+    const int32_t ids[] = {1, 2, 3}, targets[] = {2, -100, 4}, others[] = {2, -7, 4};
+    const int64_t limit[] = {9, 5};
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "ids", CKPT_INT32, 1, (int64_t[]){3});
+    test_input(&m, "targets", CKPT_INT32, 1, (int64_t[]){3});
+    test_layer(&m, "embed", "embedding", "ids", "rows=9 features=8");
+    test_layer(&m, "head", "linear", "", "features=5");
+    test_layer(&m, "loss", "cross_entropy", "head targets", "");
+    const ckpt_network *const network = test_infer(&m);
+    const char *const both = spec("arrays:ids=%s,targets=%s", x, y);
+    int32_t found[2][3];
+    void *const input[] = {found[0], found[1]};
+    write_all(x, bytes, make_npy(bytes, "<i4", "False", "(3,)", ids, sizeof ids));
+    write_all(y, bytes, make_npy(bytes, "<i4", "False", "(3,)", targets, sizeof targets));
+    refuse_batch(both, &m.model, limit, input, "has -100, wanted at least 0 and less than 5");
+    ckpt_data *data = open_ok(both, &m.model, limit);
+    ckpt_data_allow_ignored(data, network);
+    ckpt_test_fill(data, 0, input);
+    for (int i = 0; i < 3; i++) { /* in whatever order */
+        assert_int_equal(found[1][i], targets[found[0][i] - 1]);
+    }
+    ckpt_data_close(data);
+    ckpt_err err = {0};
+    write_all(y, bytes, make_npy(bytes, "<i4", "False", "(3,)", others, sizeof others));
+    data = open_ok(both, &m.model, limit);
+    ckpt_data_allow_ignored(data, network);
+    assert_int_equal(ckpt_data_fill(data, 0, input, &err), CKPT_BAD_INPUT);
+    ckpt_data_close(data);
+    write_all(x, bytes, make_npy(bytes, "<i4", "False", "(3,)", targets, sizeof targets));
+    write_all(y, bytes, make_npy(bytes, "<i4", "False", "(3,)", ids, sizeof ids));
+    data = open_ok(both, &m.model, limit);
+    ckpt_data_allow_ignored(data, network);
+    assert_int_equal(ckpt_data_fill(data, 0, input, &err), CKPT_BAD_INPUT); /* an embedding has no row for it */
+    ckpt_data_close(data);
+    test_model_fini(&m);
+}
+
 static void tensors_fill_inputs_by_name(void **state)
 {
     const char *const path = path_of("data.safetensors");
@@ -723,10 +766,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_of_llm_c_and_nanogpt), cmocka_unit_test(arrays_fill_inputs_by_name),
-        cmocka_unit_test(tensors_fill_inputs_by_name), cmocka_unit_test(pictures_are_scaled_and_cut),
-        cmocka_unit_test(folder_of_classes),           cmocka_unit_test(workers_change_nothing),
-        cmocka_unit_test(damaged_files_are_refused),   cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(tokens_of_llm_c_and_nanogpt),     cmocka_unit_test(arrays_fill_inputs_by_name),
+        cmocka_unit_test(arrays_may_hold_ignored_targets), cmocka_unit_test(tensors_fill_inputs_by_name),
+        cmocka_unit_test(pictures_are_scaled_and_cut),     cmocka_unit_test(folder_of_classes),
+        cmocka_unit_test(workers_change_nothing),          cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
