@@ -108,7 +108,7 @@ class Sequence(nn.Module):
 
     def forward(self, x):
         y = F.silu(self.gn(self.conv(x)))
-        y = self.back(F.max_pool1d(y, 2))
+        y = self.back(F.max_pool1d(y, 3, 2, ceil_mode=True))
         a, b = y.split([3, 1], 1)
         y = torch.cat((b, a), 1) - torch.cumsum(x, 2) / 3
         y = torch.cat((y.mean(2), y.amax(2)), 1)

@@ -263,22 +263,26 @@ static const ckpt_shape *find_param(const ckpt_node *node, const char *name, int
     return NULL;
 }
 
-/* An initializer that a layer before has too, in the same way: the layers share all their parameters. */
+/* A matrix that a layer before has too, in the same way: the layers share all their parameters. Vectors are copied,
+ * because exporters keep one of several that happen to be equal, such as those of norms before training. */
 static ckpt_code share(onnx_importer *m, int layer, const char *param, const onnx_value *value, int k, bool *shared)
 {
+    ckpt_layer *const own = &m->layer[layer].layer;
     for (int i = 0; i < m->weight_count; i++) {
         const onnx_weight *const other = &m->weight[i];
-        if (other->value->tensor != value->tensor || value->tensor == NULL || other->layer == layer) {
+        if (other->value->tensor != value->tensor || value->tensor == NULL || other->layer == layer ||
+            (value->shape.rank < 2 && own->tie != other->layer)) {
             continue;
         }
         int place = -1;
         const ckpt_shape *const theirs = find_param(&m->layer[other->layer].node, other->param, &place);
+        const bool same = k >= 0 && place == k && other->value->turned == value->turned;
         const ckpt_shape *const mine = find_param(&m->layer[layer].node, param, &place);
-        if (k != 0 || place != k || other->value->turned != value->turned || !ckpt_shape_equal(theirs, mine)) {
+        if (!same || (k > 0 && own->tie != other->layer) || !ckpt_shape_equal(theirs, mine)) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "its \"%.80s\" is that of layer %.80s too, in another way",
                              value->name, m->layer[other->layer].layer.name);
         }
-        m->layer[layer].layer.tie = other->layer;
+        own->tie = other->layer;
         *shared = true;
         return CKPT_OK;
     }

@@ -66,8 +66,8 @@ static ckpt_code turn(onnx_importer *m, const onnx_value *x, bool back, onnx_val
     return rank == 4 || rank < 3 ? CKPT_OK : onnx_transpose(m, x, perm, y);
 }
 
-/* Zeros around x, which is as our layer wants it, where a layer's padding cannot say it. */
-static ckpt_code pad_apart(onnx_importer *m, window *w, onnx_value *x)
+/* `value` around x, which is as our layer wants it, where a layer's padding cannot say it. */
+static ckpt_code pad_apart(onnx_importer *m, window *w, double value, onnx_value *x)
 {
     int64_t before[CKPT_RANK_MAX] = {0}, after[CKPT_RANK_MAX] = {0};
     onnx_call call = {.op = "pad", .in = {*x}, .in_count = 1};
@@ -79,6 +79,7 @@ static ckpt_code pad_apart(onnx_importer *m, window *w, onnx_value *x)
     }
     CKPT_TRY(onnx_call_ints(m, &call, "before", before, x->shape.rank));
     CKPT_TRY(onnx_call_ints(m, &call, "after", after, x->shape.rank));
+    onnx_call_real(&call, "value", value);
     return onnx_add(m, &call, x);
 }
 
@@ -115,7 +116,7 @@ static ckpt_code lower_conv(onnx_importer *m)
         if (transposed) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"pads\" are not the same at both ends");
         }
-        CKPT_TRY(pad_apart(m, &w, &call.in[0]));
+        CKPT_TRY(pad_apart(m, &w, 0, &call.in[0]));
     }
     if (group < 1 || weight->shape.dim[1] > INT32_MAX / group) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"group\" is %lld", (long long)group);
@@ -134,46 +135,79 @@ static ckpt_code lower_conv(onnx_importer *m)
     return onnx_name(m, 0, &y);
 }
 
+/* Sizes that can be calculated with, and pads below the kernel. */
+static ckpt_code check_pool(onnx_importer *m, const window *w)
+{
+    for (int d = 0; d < w->dims; d++) {
+        if (w->kernel[d] < 1 || w->kernel[d] > INT32_MAX || w->stride[d] < 1 || w->stride[d] > INT32_MAX ||
+            w->before[d] < 0 || w->before[d] >= w->kernel[d] || w->after[d] < 0 || w->after[d] >= w->kernel[d] ||
+            w->dilation[d] != 1) {
+            return CKPT_FAIL(
+                m->err, CKPT_BAD_INPUT,
+                "kernel %lld, stride %lld, pads %lld and %lld, dilation %lld, wanted pads below the kernel "
+                "and dilation 1",
+                (long long)w->kernel[d], (long long)w->stride[d], (long long)w->before[d], (long long)w->after[d],
+                (long long)w->dilation[d]);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* ceil_mode as more padding behind. A window that would start behind the image is left out. */
+static void round_up(window *w, const int64_t *size)
+{
+    for (int d = 0; d < w->dims; d++) {
+        const int64_t room = size[d] + w->before[d] + w->after[d] - w->kernel[d], s = w->stride[d];
+        int64_t last = room < 0 ? 0 : (room + s - 1) / s * s;
+        last -= last >= size[d] + w->before[d] ? s : 0;
+        w->after[d] += last > room ? last - room : 0;
+    }
+}
+
 /* Of sequences as of images of height 1. */
 static ckpt_code lower_pool(onnx_importer *m)
 {
     const bool average = m->node->op_type[0] == 'A';
     onnx_call call = {.op = average ? "avgpool2d" : "maxpool2d", .in_count = 1};
     onnx_value x, y;
-    window w;
+    window w = {.dims = 0};
     int64_t ceiling = 0, counted = 0;
     CKPT_TRY(onnx_operand(m, 0, &x));
     const ckpt_shape *const shape = &x.shape;
-    if (shape->rank != 3 && shape->rank != 4) {
-        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "of %d spatial dims, wanted 1 or 2", shape->rank - 2);
+    const int dims = shape->rank - 2;
+    if (dims != 1 && dims != 2) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "of %d spatial dims, wanted 1 or 2", dims);
     }
-    CKPT_TRY(read_window(m, shape->rank - 2, NULL, &w));
+    CKPT_TRY(read_window(m, dims, NULL, &w));
+    CKPT_TRY(check_pool(m, &w));
     CKPT_TRY(onnx_attr_int(m, "ceil_mode", 0, &ceiling));
     CKPT_TRY(onnx_attr_int(m, "count_include_pad", 0, &counted));
-    bool padded = false, dilated = false, rounded = false;
-    for (int d = 0; d < w.dims; d++) {
-        padded = padded || w.before[d] != 0 || w.after[d] != 0;
-        dilated = dilated || w.dilation[d] != 1;
-        rounded = rounded || w.stride[d] < 1 || w.stride[d] > INT32_MAX || w.kernel[d] < 1 || w.before[d] < 0 ||
-                  w.before[d] > INT32_MAX || (shape->dim[d + 2] + 2 * w.before[d] - w.kernel[d]) % w.stride[d] != 0;
+    if (ceiling != 0) {
+        round_up(&w, shape->dim + 2);
     }
-    if ((ceiling != 0 && rounded) || dilated || !is_even(&w) || (average && padded && counted == 0) ||
-        m->node->n_output > 1) {
-        return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
-                         "wanted no ceil_mode that rounds, no dilations, the same pads at both ends, one output%s",
-                         average ? ", and pads that are counted" : "");
+    bool padded = false;
+    for (int d = 0; d < dims; d++) {
+        padded = padded || w.before[d] != 0 || w.after[d] != 0;
+    }
+    if ((average && padded && (counted == 0 || !is_even(&w))) || m->node->n_output > 1) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "has %zu outputs, or pads that do not count, wanted one and none",
+                         m->node->n_output);
     }
     const ckpt_shape image = {4, {shape->dim[0], shape->dim[1], 1, shape->dim[2]}};
     call.in[0] = x;
-    if (shape->rank == 3) {
-        CKPT_TRY(onnx_reshape(m, &x, &image, &call.in[0]));
+    if (dims == 1) {
         const window flat = w;
-        w = (window){
-            .dims = 2, .kernel = {1, flat.kernel[0]}, .stride = {1, flat.stride[0]}, .before = {0, flat.before[0]}};
+        CKPT_TRY(onnx_reshape(m, &x, &image, &call.in[0]));
+        w = (window){.dims = 2,
+                     .kernel = {1, flat.kernel[0]},
+                     .stride = {1, flat.stride[0]},
+                     .before = {0, flat.before[0]},
+                     .after = {0, flat.after[0]}};
     }
+    CKPT_TRY(is_even(&w) ? CKPT_OK : pad_apart(m, &w, -3e38, &call.in[0]));
     CKPT_TRY(put_window(m, &call, &w, false));
     CKPT_TRY(onnx_add(m, &call, &y));
-    if (shape->rank == 3) {
+    if (dims == 1) {
         const ckpt_shape sequence = {3, {y.shape.dim[0], y.shape.dim[1], y.shape.dim[3]}};
         CKPT_TRY(onnx_reshape(m, &y, &sequence, &y));
     }
