@@ -143,6 +143,9 @@ ckpt_code onnx_weight_input(onnx_importer *m, int k, int rank, onnx_value **valu
 
 /* ---- what lowers ---- */
 
+/* A ReduceMean with which a layer norm in single operators begins becomes that layer. *done false: none begins. */
+ckpt_code onnx_whole_layernorm(onnx_importer *m, bool *done);
+
 /* *done false: it is no constant. */
 ckpt_code onnx_fold(onnx_importer *m, bool *done);
 

@@ -304,6 +304,129 @@ static ckpt_code lower_layernorm(onnx_importer *m)
     return onnx_name(m, 0, &y);
 }
 
+/* The node of that op with two inputs and one output that alone reads `name`; *at its number. NULL: there is none. */
+static const Onnx__NodeProto *next_node(const onnx_importer *m, const Onnx__NodeProto *from, const char *op, int *at)
+{
+    const Onnx__NodeProto *const node = from != NULL ? onnx_only_reader(m, from->output[0], at) : NULL;
+    const size_t inputs = strcmp(op, "Sqrt") == 0 ? 1 : 2;
+    const bool fits = node != NULL && strcmp(node->op_type, op) == 0 && node->n_output == 1 &&
+                      (node->n_input == inputs || strcmp(op, "ReduceMean") == 0);
+    return fits ? node : NULL;
+}
+
+/* The other input of a node with two; NULL: nothing that is known. */
+static onnx_value *other_input(const onnx_importer *m, const Onnx__NodeProto *node, const Onnx__NodeProto *from)
+{
+    return onnx_find(m, node->input[strcmp(node->input[0], from->output[0]) == 0 ? 1 : 0]);
+}
+
+/* The node reduces over the last dim, and keeps it. */
+static ckpt_code is_last_mean(onnx_importer *m, const Onnx__NodeProto *node, int rank, bool *last)
+{
+    const Onnx__NodeProto *const before = m->node;
+    int64_t axis[CKPT_RANK_MAX], keep = 0;
+    int count = 0;
+    m->node = node;
+    ckpt_code code = onnx_ints(m, "axes", 1, axis, CKPT_RANK_MAX, &count);
+    code = code == CKPT_OK ? onnx_attr_int(m, "keepdims", 1, &keep) : code;
+    m->node = before;
+    *last = code == CKPT_OK && count == 1 && keep == 1 && (axis[0] == -1 || axis[0] == rank - 1);
+    return code;
+}
+
+/* The two nodes that read x - mean: a square, and a quotient by the square root of its mean and a little. */
+static const Onnx__NodeProto *find_square(const onnx_importer *m, const Onnx__NodeProto *centred, int at[2])
+{
+    const char *const op[] = {"Pow", "Div"};
+    int readers = 0, found = 0;
+    for (size_t n = 0; n < m->graph->n_node; n++) {
+        const Onnx__NodeProto *const node = m->graph->node[n];
+        for (size_t k = 0; k < node->n_input; k++) {
+            readers += strcmp(node->input[k], centred->output[0]) == 0;
+        }
+        for (int i = 0; i < 2; i++) {
+            if (strcmp(node->op_type, op[i]) == 0 && node->n_input == 2 && node->n_output == 1 &&
+                strcmp(node->input[0], centred->output[0]) == 0) {
+                at[i] = (int)n;
+                found |= 1 << i;
+            }
+        }
+    }
+    return readers == 2 && found == 3 ? m->graph->node[at[0]] : NULL;
+}
+
+enum { MEAN, CENTRED, SQUARE, VARIANCE, PLUS, ROOT, QUOTIENT, TIMES, RESULT, PARTS };
+
+/* The numbers of the nodes from this ReduceMean on; false: they are no layer norm. */
+static ckpt_code find_parts(onnx_importer *m, int rank, int at[PARTS], bool *found)
+{
+    int pair[2] = {0, 0};
+    bool last = false;
+    const Onnx__NodeProto *const *const node = (const Onnx__NodeProto *const *)m->graph->node;
+    *found = false;
+    at[MEAN] = m->node_index;
+    CKPT_TRY(is_last_mean(m, m->node, rank, &last));
+    const Onnx__NodeProto *const centred = last ? next_node(m, m->node, "Sub", &at[CENTRED]) : NULL;
+    const Onnx__NodeProto *const square = centred != NULL ? find_square(m, centred, pair) : NULL;
+    const Onnx__NodeProto *const variance = next_node(m, square, "ReduceMean", &at[VARIANCE]);
+    if (variance == NULL || strcmp(centred->input[0], m->node->input[0]) != 0) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(is_last_mean(m, variance, rank, &last));
+    const Onnx__NodeProto *const plus = last ? next_node(m, variance, "Add", &at[PLUS]) : NULL;
+    const Onnx__NodeProto *const root = next_node(m, plus, "Sqrt", &at[ROOT]);
+    const Onnx__NodeProto *const quotient = next_node(m, root, "Div", &at[QUOTIENT]);
+    const Onnx__NodeProto *const times = next_node(m, quotient, "Mul", &at[TIMES]);
+    at[SQUARE] = pair[0];
+    *found = times != NULL && next_node(m, times, "Add", &at[RESULT]) != NULL && at[QUOTIENT] == pair[1] &&
+             strcmp(node[at[QUOTIENT]]->input[1], root->output[0]) == 0;
+    return CKPT_OK;
+}
+
+ckpt_code onnx_whole_layernorm(onnx_importer *m, bool *done)
+{
+    onnx_call call = {.op = "layernorm", .in_count = 1, .owner = true};
+    onnx_value x, y, *in = NULL;
+    int at[PARTS];
+    double two = 0, eps = 0;
+    CKPT_TRY(onnx_input(m, 0, &in));
+    *done = false;
+    if (!in->made || in->shape.rank < 1) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(find_parts(m, in->shape.rank, at, done));
+    if (!*done) {
+        return CKPT_OK;
+    }
+    Onnx__NodeProto *const *const node = m->graph->node;
+    onnx_value *const power = onnx_find(m, node[at[SQUARE]]->input[1]);
+    onnx_value *const little = other_input(m, node[at[PLUS]], node[at[VARIANCE]]);
+    onnx_value *const weight = other_input(m, node[at[TIMES]], node[at[QUOTIENT]]);
+    onnx_value *const bias = other_input(m, node[at[RESULT]], node[at[TIMES]]);
+    *done = power != NULL && onnx_scalar(m, power, &two) && two == 2 && little != NULL &&
+            onnx_scalar(m, little, &eps) && eps > 0 && eps < 0.1 && weight != NULL && weight->learned &&
+            weight->shape.rank == 1 && bias != NULL && bias->learned && bias->shape.rank == 1 &&
+            onnx_count(weight) == in->shape.dim[in->shape.rank - 1] && onnx_count(bias) == onnx_count(weight);
+    if (!*done) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(onnx_as_layer(m, in, &x));
+    CKPT_TRY(as_rows(m, &x, &call.in[0]));
+    onnx_call_real(&call, "eps", eps);
+    CKPT_TRY(onnx_add(m, &call, &y));
+    CKPT_TRY(onnx_bind(m, &y, "weight", weight));
+    CKPT_TRY(onnx_bind(m, &y, "bias", bias));
+    CKPT_TRY(onnx_reshape(m, &y, &x.shape, &y));
+    for (int i = CENTRED; i < PARTS; i++) {
+        m->skipped[at[i]] = true;
+    }
+    const Onnx__NodeProto *const before = m->node;
+    m->node = node[at[RESULT]];
+    const ckpt_code code = onnx_name(m, 0, &y);
+    m->node = before;
+    return code;
+}
+
 /* GroupNorm as PyTorch's exporter writes it has constants here, and its own factors behind. */
 static ckpt_code are_all(onnx_importer *m, int k, double wanted, bool *all)
 {

@@ -257,6 +257,11 @@ static ckpt_code lower_reduce(onnx_importer *m)
     onnx_value y;
     int64_t axes[CKPT_RANK_MAX], keep = 1, idle = 0;
     int count = 0;
+    bool done = false;
+    CKPT_TRY(what == 'e' ? onnx_whole_layernorm(m, &done) : CKPT_OK);
+    if (done) {
+        return CKPT_OK;
+    }
     CKPT_TRY(onnx_operand(m, 0, &call.in[0]));
     CKPT_TRY(onnx_ints(m, "axes", 1, axes, CKPT_RANK_MAX, &count));
     CKPT_TRY(onnx_attr_int(m, "keepdims", 1, &keep));
