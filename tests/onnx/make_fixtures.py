@@ -69,7 +69,7 @@ class Recurrent(nn.Module):
 
     def forward(self, x):
         y, _ = self.lstm(x)
-        y, last = self.gru(torch.tanh(y))
+        y, last = self.gru(F.layer_norm(torch.tanh(y), (7,)))
         return self.out(F.elu(y[:, -1]) * last[0])
 
 

@@ -128,6 +128,8 @@ ckpt_code onnx_plain(onnx_importer *m, const char *op, const onnx_value *x, onnx
 ckpt_code onnx_real(onnx_importer *m, const char *op, const char *attr, double value, const onnx_value *x,
                     onnx_value *y);
 ckpt_code onnx_scale(onnx_importer *m, double factor, double offset, const onnx_value *x, onnx_value *y);
+/* What x, of rank 4, was before it was reshaped to that from another rank. False: it is not of that kind. */
+bool onnx_beneath(const onnx_importer *m, const onnx_value *x, onnx_value *source);
 /* x itself where nothing changes, and what x was made of where it is a reshape or the opposite transpose. */
 ckpt_code onnx_reshape(onnx_importer *m, const onnx_value *x, const ckpt_shape *shape, onnx_value *y);
 ckpt_code onnx_transpose(onnx_importer *m, const onnx_value *x, const int *perm, onnx_value *y);

@@ -176,28 +176,6 @@ onnx_value onnx_output_of(const onnx_importer *m, const onnx_value *y, int k)
     return (onnx_value){.name = "", .shape = tensor->shape, .dtype = tensor->dtype, .made = true, .ref = ref};
 }
 
-ckpt_code onnx_plain(onnx_importer *m, const char *op, const onnx_value *x, onnx_value *y)
-{
-    const onnx_call call = {.op = op, .in = {*x}, .in_count = 1};
-    return onnx_add(m, &call, y);
-}
-
-ckpt_code onnx_real(onnx_importer *m, const char *op, const char *attr, double value, const onnx_value *x,
-                    onnx_value *y)
-{
-    onnx_call call = {.op = op, .in = {*x}, .in_count = 1};
-    onnx_call_real(&call, attr, value);
-    return onnx_add(m, &call, y);
-}
-
-ckpt_code onnx_scale(onnx_importer *m, double factor, double offset, const onnx_value *x, onnx_value *y)
-{
-    onnx_call call = {.op = "scale", .in = {*x}, .in_count = 1};
-    onnx_call_real(&call, "factor", factor);
-    onnx_call_real(&call, "offset", offset);
-    return onnx_add(m, &call, y);
-}
-
 /* The layer that makes x, if it is of that op; NULL: another. */
 static const onnx_layer *maker(const onnx_importer *m, const onnx_value *x, const char *op)
 {
@@ -209,6 +187,50 @@ static onnx_value input_of(const onnx_importer *m, const onnx_layer *l)
     const ckpt_ref ref = l->layer.in[0];
     const onnx_value at = {.ref = ref};
     return onnx_output_of(m, &at, ref.output);
+}
+
+bool onnx_beneath(const onnx_importer *m, const onnx_value *x, onnx_value *source)
+{
+    const onnx_layer *const before = x->shape.rank == 4 ? maker(m, x, "reshape") : NULL;
+    if (before != NULL) {
+        *source = input_of(m, before);
+    }
+    return before != NULL && source->shape.rank != 4 && source->shape.rank > 0;
+}
+
+/* Element by element, so below a reshape that moves elements. */
+static ckpt_code add_below(onnx_importer *m, onnx_call *call, onnx_value *y)
+{
+    const ckpt_shape shape = call->in[0].shape;
+    onnx_value source;
+    if (onnx_beneath(m, &call->in[0], &source)) {
+        call->in[0] = source;
+    }
+    CKPT_TRY(onnx_add(m, call, y));
+    return onnx_reshape(m, y, &shape, y);
+}
+
+ckpt_code onnx_plain(onnx_importer *m, const char *op, const onnx_value *x, onnx_value *y)
+{
+    onnx_call call = {.op = op, .in = {*x}, .in_count = 1};
+    const bool image = strcmp(op, "global_avgpool") == 0;
+    return image ? onnx_add(m, &call, y) : add_below(m, &call, y);
+}
+
+ckpt_code onnx_real(onnx_importer *m, const char *op, const char *attr, double value, const onnx_value *x,
+                    onnx_value *y)
+{
+    onnx_call call = {.op = op, .in = {*x}, .in_count = 1};
+    onnx_call_real(&call, attr, value);
+    return add_below(m, &call, y);
+}
+
+ckpt_code onnx_scale(onnx_importer *m, double factor, double offset, const onnx_value *x, onnx_value *y)
+{
+    onnx_call call = {.op = "scale", .in = {*x}, .in_count = 1};
+    onnx_call_real(&call, "factor", factor);
+    onnx_call_real(&call, "offset", offset);
+    return add_below(m, &call, y);
 }
 
 ckpt_code onnx_reshape(onnx_importer *m, const onnx_value *x, const ckpt_shape *shape, onnx_value *y)
@@ -224,6 +246,42 @@ ckpt_code onnx_reshape(onnx_importer *m, const onnx_value *x, const ckpt_shape *
     return onnx_add(m, &call, y);
 }
 
+/* Rank 4 moves elements whenever it is reshaped, so what only passes through it goes another way: an image whose channels
+ * come last is a sequence of pixels and back, and what was reshaped to rank 4 is transposed in rank 5. */
+static ckpt_code transpose_four(onnx_importer *m, const onnx_value *x, const int *perm, bool *done, onnx_value *y)
+{
+    static const int last[] = {0, 2, 3, 1}, first[] = {0, 3, 1, 2};
+    const int64_t *const dim = x->shape.dim;
+    ckpt_shape shape = {.rank = 4};
+    onnx_value source;
+    for (int d = 0; d < 4; d++) {
+        shape.dim[d] = dim[perm[d]];
+    }
+    const bool plain = onnx_beneath(m, x, &source);
+    *done = plain || memcmp(perm, last, sizeof last) == 0;
+    if (!*done) {
+        return CKPT_OK;
+    }
+    if (!plain) {
+        const onnx_call call = {.op = "tokens", .in = {*x}, .in_count = 1};
+        CKPT_TRY(onnx_add(m, &call, y));
+        return onnx_reshape(m, y, &shape, y);
+    }
+    if (memcmp(perm, first, sizeof first) == 0) {
+        const ckpt_shape pixels = {3, {dim[0], dim[1] * dim[2], dim[3]}};
+        onnx_call call = {.op = "image", .in_count = 1};
+        CKPT_TRY(onnx_reshape(m, &source, &pixels, &call.in[0]));
+        onnx_call_int(&call, "height", dim[1]);
+        onnx_call_int(&call, "width", dim[2]);
+        return onnx_add(m, &call, y);
+    }
+    const ckpt_shape five = {5, {1, dim[0], dim[1], dim[2], dim[3]}};
+    const int wide[] = {0, perm[0] + 1, perm[1] + 1, perm[2] + 1, perm[3] + 1};
+    CKPT_TRY(onnx_reshape(m, &source, &five, y));
+    CKPT_TRY(onnx_transpose(m, y, wide, y));
+    return onnx_reshape(m, y, &shape, y);
+}
+
 ckpt_code onnx_transpose(onnx_importer *m, const onnx_value *x, const int *perm, onnx_value *y)
 {
     const onnx_layer *const before = maker(m, x, "transpose");
@@ -237,6 +295,11 @@ ckpt_code onnx_transpose(onnx_importer *m, const onnx_value *x, const int *perm,
     }
     if (same || undoes) {
         *y = same ? *x : input_of(m, before);
+        return CKPT_OK;
+    }
+    bool done = false;
+    CKPT_TRY(rank == 4 ? transpose_four(m, x, perm, &done, y) : CKPT_OK);
+    if (done) {
         return CKPT_OK;
     }
     onnx_call call = {.op = "transpose", .in = {*x}, .in_count = 1};

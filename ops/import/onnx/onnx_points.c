@@ -22,6 +22,23 @@ static ckpt_code with_number(onnx_importer *m, const onnx_value *x, double c, bo
     return onnx_scale(m, c, 0, y, y);
 }
 
+/* A vector along the last dim goes below a reshape to rank 4. */
+static ckpt_code add_binary(onnx_importer *m, onnx_call *call, onnx_value *y)
+{
+    for (int k = 0; k < 2; k++) {
+        const onnx_value *const vector = &call->in[1 - k];
+        const ckpt_shape shape = call->in[k].shape;
+        onnx_value source;
+        if (shape.rank == 4 && vector->shape.rank == 1 && vector->shape.dim[0] == shape.dim[3] &&
+            onnx_beneath(m, &call->in[k], &source) && source.shape.dim[source.shape.rank - 1] == shape.dim[3]) {
+            call->in[k] = source;
+            CKPT_TRY(onnx_add(m, call, y));
+            return onnx_reshape(m, y, &shape, y);
+        }
+    }
+    return onnx_add(m, call, y);
+}
+
 static ckpt_code lower_binary(onnx_importer *m)
 {
     static const char *const names[][2] = {{"Add", "add"}, {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}};
@@ -47,7 +64,7 @@ static ckpt_code lower_binary(onnx_importer *m)
     }
     CKPT_TRY(onnx_operand(m, 0, &call.in[0]));
     CKPT_TRY(onnx_operand(m, 1, &call.in[1]));
-    CKPT_TRY(onnx_add(m, &call, &y));
+    CKPT_TRY(add_binary(m, &call, &y));
     return onnx_name(m, 0, &y);
 }
 
@@ -245,8 +262,15 @@ static ckpt_code lower_softmax(onnx_importer *m)
     CKPT_TRY(onnx_operand(m, 0, &call.in[0]));
     CKPT_TRY(onnx_attr_int(m, "axis", -1, &axis));
     CKPT_TRY(onnx_axis(m, axis, call.in[0].shape.rank, &dim));
+    const ckpt_shape shape = call.in[0].shape;
+    onnx_value source;
+    if (dim == 3 && onnx_beneath(m, &call.in[0], &source) && source.shape.dim[source.shape.rank - 1] == shape.dim[3]) {
+        call.in[0] = source;
+        dim = source.shape.rank - 1;
+    }
     onnx_call_int(&call, "axis", dim);
     CKPT_TRY(onnx_add(m, &call, &y));
+    CKPT_TRY(onnx_reshape(m, &y, &shape, &y));
     return onnx_name(m, 0, &y);
 }
 
