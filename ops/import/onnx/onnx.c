@@ -1,6 +1,7 @@
 /* From an ONNX file to layers and their weights: one pass over the nodes, which ONNX has in order. */
 #include "ops/import/onnx/onnx.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/file.h"
@@ -235,6 +236,16 @@ static ckpt_code add_input(onnx_importer *m, const Onnx__ValueInfoProto *input, 
     return add_value(m, name, &value);
 }
 
+static ckpt_code refuse_var(const onnx_importer *m, const char *assignment)
+{
+    char known[200] = "no sizes with names";
+    for (int i = 0; i < m->var_count; i++) {
+        const size_t used = i == 0 ? 0 : strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "the sizes " : ", ", m->var[i].name);
+    }
+    return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "--set %.60s: the graph has %s", assignment, known);
+}
+
 static ckpt_code add_inputs(onnx_importer *m, const char *const *set, int set_count, bool strict)
 {
     size_t dims = 0;
@@ -257,11 +268,7 @@ static ckpt_code add_inputs(onnx_importer *m, const char *const *set, int set_co
             const size_t length = strlen(m->var[k].name);
             known = known || (strncmp(set[i], m->var[k].name, length) == 0 && set[i][length] == '=');
         }
-        if (!known) {
-            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "--set %.60s: the graph has %s%.60s", set[i],
-                             m->var_count > 0 ? "the sizes " : "no sizes with names",
-                             m->var_count > 0 ? m->var[0].name : "");
-        }
+        CKPT_TRY(known ? CKPT_OK : refuse_var(m, set[i]));
     }
     return CKPT_OK;
 }

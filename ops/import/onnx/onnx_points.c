@@ -98,6 +98,27 @@ static ckpt_code lower_function(onnx_importer *m)
     return onnx_name(m, 0, &y);
 }
 
+/* x sigmoid(x) is silu, where nothing else reads the sigmoid. */
+static ckpt_code lower_sigmoid(onnx_importer *m)
+{
+    int at = 0;
+    onnx_value x, y;
+    CKPT_TRY(onnx_operand(m, 0, &x));
+    const Onnx__NodeProto *const times = onnx_only_reader(m, m->node->output[0], &at);
+    const bool two = times != NULL && strcmp(times->op_type, "Mul") == 0 && times->n_input == 2 && times->n_output == 1;
+    const int k = two && strcmp(times->input[0], m->node->output[0]) == 0 ? 1 : 0;
+    if (!two || strcmp(times->input[k], m->node->input[0]) != 0) {
+        return lower_function(m);
+    }
+    CKPT_TRY(onnx_plain(m, "silu", &x, &y));
+    m->skipped[at] = true;
+    const Onnx__NodeProto *const node = m->node;
+    m->node = times;
+    const ckpt_code code = onnx_name(m, 0, &y);
+    m->node = node;
+    return code;
+}
+
 static ckpt_code lower_slope(onnx_importer *m)
 {
     const bool elu = m->node->op_type[0] == 'E';
@@ -326,7 +347,7 @@ const onnx_rule onnx_point_rules[] = {
     {"Div", lower_binary},
     {"Sum", lower_sum},
     {"Relu", lower_function},
-    {"Sigmoid", lower_function},
+    {"Sigmoid", lower_sigmoid},
     {"Tanh", lower_function},
     {"Exp", lower_function},
     {"HardSwish", lower_function},
