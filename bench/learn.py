@@ -172,7 +172,7 @@ def digits(options):
     programs, model = Path(options.bin), ["--set", "size=8", "--set", "batch=60", ROOT / "models/mnist-conv.json"]
     run(programs / "ckpt-plan", "-t", THREADS, "--strategy", "keep-all", "-o", folder / "all.json", *model)
     keep_all = json.loads((folder / "all.json").read_text())["summary"]["peak_bytes"]
-    run(programs / "ckpt-plan", "-t", THREADS, "--budget", "80%", "-o", folder / "plan.json", *model)
+    run(programs / "ckpt-plan", "-t", THREADS, "--budget", "100%", "-o", folder / "plan.json", *model)
     data = {name: f"arrays:image={folder}/{name}-image.npy,labels={folder}/{name}-labels.npy" for name in ("train", "validation")}
     done = json.loads(run(programs / "ckpt-train", "--plan", folder / "plan.json", "--data", data["train"], "--validate", data["validation"],
                           "--steps", options.steps, "--log", folder / "log.csv", "--save-best", folder / "best.state", "--json", *model))
