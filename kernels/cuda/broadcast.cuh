@@ -30,6 +30,13 @@ template <typename T> struct broadcast_tensors {
     uint64_t adds;
 };
 
+/* of[k] of two, which an array in registers cannot be asked for. */
+template <typename X> __device__ inline X broadcast_pick(const X *of, int k)
+{
+    const X first = of[0], second = of[1];
+    return k == 0 ? first : second;
+}
+
 struct space_place {
     int64_t offset[3];
 };
@@ -108,7 +115,7 @@ __device__ inline void broadcast_shares(const ckpt_broadcast &b, const broadcast
 
 /* Gradients of inputs that are not stretched, in increasing k: both may be one buffer. */
 template <typename T, int V, typename F>
-__global__ void __launch_bounds__(BROADCAST_THREADS)
+__global__ void __launch_bounds__(BROADCAST_THREADS, 4)
     broadcast_backward(int64_t items, int64_t across, ckpt_broadcast b, broadcast_tensors<T> t)
 {
     for (int64_t i = first_item(); i < items; i += item_step()) {
@@ -145,7 +152,7 @@ __device__ inline void broadcast_put_sum(const broadcast_summing &s, const broad
     if (s.part != NULL) {
         s.part[blockIdx.y * s.count + at] = sum;
     } else {
-        T *const to = t.to[s.k] + at;
+        T *const to = broadcast_pick(t.to, s.k) + at;
         *to = from_float<T>((t.adds >> s.k & 1) != 0 ? to_float(*to) + sum : sum);
     }
 }
@@ -162,10 +169,17 @@ __device__ inline wide<float, V> broadcast_share(const broadcast_summing &s, con
     }
     wide<float, V> share[2];
     broadcast_shares<T, V, F>(s.b, t, offset, share);
-    if (t.to[other] != NULL) {
-        put_stepped<V>(t.to[other] + offset[other], s.b.step[other], share[other], (t.adds >> other & 1) != 0);
+    wide<float, V> summed, written;
+    for (int j = 0; j < V; j++) {
+        summed.at[j] = s.k == 0 ? share[0].at[j] : share[1].at[j];
+        written.at[j] = s.k == 0 ? share[1].at[j] : share[0].at[j];
     }
-    return share[s.k];
+    T *const to = broadcast_pick(t.to, other);
+    if (to != NULL) {
+        put_stepped<V>(to + broadcast_pick(offset, other), broadcast_pick(s.b.step, other), written,
+                       (t.adds >> other & 1) != 0);
+    }
+    return summed;
 }
 
 /* A block is one (kept place and strip of the row, part of the lines). Its threads are `across` cells of V columns times
@@ -176,8 +190,8 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
 {
     __shared__ float sums[BROADCAST_THREADS * V];
     const int x_at = (int)threadIdx.x % across, y_at = (int)threadIdx.x / across, high = BROADCAST_THREADS / across;
-    const int64_t strips = (s.b.row + BROADCAST_STRIP - 1) / BROADCAST_STRIP, place = blockIdx.x / strips;
-    const int64_t strip = (blockIdx.x - place * strips) * BROADCAST_STRIP, column = strip + x_at * V;
+    const quotient of = divide(blockIdx.x, (s.b.row + BROADCAST_STRIP - 1) / BROADCAST_STRIP);
+    const int64_t place = of.whole, strip = of.rest * BROADCAST_STRIP, column = strip + x_at * V;
     const int64_t start = (int64_t)blockIdx.y * s.how.part;
     const int64_t end = start + s.how.part < s.how.pieces ? start + s.how.part : s.how.pieces;
     const space_place kept = space_at(s.how.kept, place);
@@ -201,13 +215,14 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
         for (int y = 0; y < high; y++) {
             total += sums[y * across * V + mine];
         }
-        broadcast_put_sum(s, t, kept.offset[s.k] + (strip + mine) * s.b.step[s.k], total);
+        broadcast_put_sum(s, t, broadcast_pick(kept.offset, s.k) + (strip + mine) * broadcast_pick(s.b.step, s.k),
+                          total);
     }
 }
 
 /* Rows are summed too. A team, a warp or a whole block, sums a part at one kept place. */
 template <typename T, int V, typename F>
-__global__ void __launch_bounds__(BROADCAST_THREADS)
+__global__ void __launch_bounds__(BROADCAST_THREADS, 4)
     broadcast_sum_rows(broadcast_summing s, int team, broadcast_tensors<T> t)
 {
     __shared__ float shared[32];
@@ -228,7 +243,7 @@ __global__ void __launch_bounds__(BROADCAST_THREADS)
     }
     sum = team > 32 ? block_sum(sum, shared) : warp_sum(sum);
     if (is && lane == 0) {
-        broadcast_put_sum(s, t, kept.offset[s.k], sum);
+        broadcast_put_sum(s, t, broadcast_pick(kept.offset, s.k), sum);
     }
 }
 

@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(ITEM_THREADS) drop_path_apply(int64_t items, c
     for (int64_t i = first_item(); i < items; i += item_step()) {
         const int64_t example = divide(i, across).whole;
         const uint4 words = philox_block(&now, rule.layer, STREAM, (uint64_t)(example / 4));
-        const uint32_t word[4] = {words.x, words.y, words.z, words.w};
-        const bool keeps = rule.evaluating || word[example % 4] >= rule.threshold;
+        const uint32_t low = example % 2 == 0 ? words.x : words.y, high = example % 2 == 0 ? words.z : words.w;
+        const bool keeps = rule.evaluating || (example % 4 < 2 ? low : high) >= rule.threshold;
         wide<float, V> v = load_floats<V>(x + i * V);
         for (int j = 0; j < V; j++) {
             v.at[j] = keeps ? product_of(v.at[j], rule.scale) : 0.0f;

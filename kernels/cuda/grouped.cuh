@@ -130,8 +130,12 @@ __global__ void __launch_bounds__(GROUPED_THREADS) grouped_rows(grouped_rows_arg
     }
     const int64_t row = start + tile * GROUPED_SIDE, column = (int64_t)blockIdx.y * GROUPED_SIDE;
     float sum[32] = {0};
-    for (int p = 0; p < 2 && a.x[p] != NULL; p++) {
-        const T *const x = a.x[p] + row * a.inner, *const w = a.w[p] + group * a.columns * a.inner;
+    for (int p = 0; p < 2; p++) { /* not indexed by p: the arguments would be copied to local memory */
+        const T *const x = (p == 0 ? a.x[0] : a.x[1]) + row * a.inner;
+        const T *const w = (p == 0 ? a.w[0] : a.w[1]) + group * a.columns * a.inner;
+        if (p == 1 && a.x[1] == NULL) {
+            break;
+        }
         for (int64_t k = 0; k < a.inner; k += GROUPED_DEPTH) {
             grouped_load<false>(left, x + k, a.inner, end - row, a.inner - k);
             grouped_load<TURNED>(right, TURNED ? w + k * a.columns + column : w + column * a.inner + k,

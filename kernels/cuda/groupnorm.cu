@@ -21,14 +21,15 @@ struct groupnorm_call {
  * first[n, g] = mean, second[n, g] = rstd. Backward, where the sums are of dy and dy (x - first row): channel[n][0][c] =
  * the sum of dy xhat, channel[n][1][c] = of dy; factor[n, g] = what the input's gradient needs of their means. */
 template <typename T, bool BACKWARD>
-__global__ void __launch_bounds__(GROUP_COLUMNS *GROUP_ROWS)
+__global__ void __launch_bounds__(GROUP_COLUMNS *GROUP_ROWS, 4)
     groupnorm_totals(groupnorm_call call, double eps, const T *x, const float *part, float *mean, float *rstd,
                      float *channel, float2 *factor)
 {
     __shared__ double sums[2][GROUP_ROWS][GROUP_COLUMNS];
     const int x_at = (int)threadIdx.x % GROUP_COLUMNS, y_at = (int)threadIdx.x / GROUP_COLUMNS;
-    const int64_t C = call.s.channels, each = C / call.groups;
-    const int64_t n = blockIdx.x / call.groups, first = blockIdx.x % call.groups * each;
+    const int64_t C = call.s.channels, each = divide(C, call.groups).whole;
+    const quotient of = divide(blockIdx.x, call.groups);
+    const int64_t n = of.whole, first = of.rest * each;
     const T *const row = x + n * call.s.rows * C;
     const double rows = (double)call.s.rows, origin = (double)to_float(row[first]);
     const double m = BACKWARD ? (double)mean[blockIdx.x] : 0, k = BACKWARD ? (double)rstd[blockIdx.x] : 0;
@@ -94,7 +95,7 @@ template <int N>
 __device__ inline void groupnorm_channels(const groupnorm_call &call, const channel_place<N> &at, const float *rstd,
                                           int64_t group[N], float slope[N])
 {
-    const int64_t each = call.s.channels / call.groups;
+    const int64_t each = divide(call.s.channels, call.groups).whole;
     for (int j = 0; j < N; j++) {
         group[j] = at.image * call.groups + divide(at.channel + j, each).whole;
         slope[j] = rstd[group[j]] * (call.weight != NULL ? call.weight[at.channel + j] : 1.0f);

@@ -1,6 +1,7 @@
 /* Sines and cosines of a diffusion's steps: a few thousand numbers, so that only the launch takes time. Frequencies and
  * whole turns are taken in double. */
 #include "kernels/cuda/turns.cuh"
+#include "kernels/cuda/wide.cuh"
 
 namespace
 {
@@ -19,7 +20,8 @@ template <typename T>
 __global__ void __launch_bounds__(ITEM_THREADS) timestep_forward(int64_t items, timestep_shape s, const T *x, T *y)
 {
     for (int64_t item = first_item(); item < items; item += item_step()) {
-        const int64_t b = item / s.half, i = item % s.half;
+        const quotient q = divide(item, s.half);
+        const int64_t b = q.whole, i = q.rest;
         const double turns = (double)to_float(x[b]) * exp(-s.fall * (double)i) * turns_in_radian;
         const float2 angle = turned_by(turns);
         y[b * s.features + s.sines + i] = from_float<T>(angle.y);

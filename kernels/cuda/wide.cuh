@@ -42,19 +42,33 @@ template <int N, typename T> __device__ inline void put_wide(T *to, const wide<f
     store_wide<N>(to, result);
 }
 
-/* number = whole * divisor + rest, for number >= 0. A 32-bit division is several times faster and nearly always
- * enough. */
+/* number = whole * divisor + rest, for 0 <= number < 2^50. A 32-bit division is several times faster and nearly always
+ * enough. Larger numbers are divided in double and corrected by one, because a 64-bit division is a call, for whose
+ * registers the caller's values go to local memory. */
 struct quotient {
     int64_t whole, rest;
 };
+__device__ inline float divide_start(int64_t divisor)
+{
+#ifdef CKPT_EMULATION
+    return 1.0f / (float)divisor;
+#else
+    return __fdividef(1.0f, (float)divisor);
+#endif
+}
 __device__ inline quotient divide(int64_t number, int64_t divisor)
 {
     if ((uint64_t)(number | divisor) >> 32 == 0) {
         const uint32_t whole = (uint32_t)number / (uint32_t)divisor;
         return {(int64_t)whole, (int64_t)((uint32_t)number - whole * (uint32_t)divisor)};
     }
-    const int64_t whole = number / divisor;
-    return {whole, number - whole * divisor};
+    double inverse = (double)divide_start(divisor); /* two steps of Newton double its 22 bits */
+    inverse += inverse * (1.0 - (double)divisor * inverse);
+    inverse += inverse * (1.0 - (double)divisor * inverse);
+    const int64_t whole = (int64_t)((double)number * inverse), rest = number - whole * divisor;
+    return rest < 0          ? quotient{whole - 1, rest + divisor}
+           : rest >= divisor ? quotient{whole + 1, rest - divisor}
+                             : quotient{whole, rest};
 }
 
 /* Is the address a multiple of `bytes`? NULL is, and so is a tensor's; a piece of a tensor may start at any element. */

@@ -18,6 +18,7 @@ extern "C" {
 #include "cuda_runtime.h"
 #include "emulation.h"
 #include "kernels/cuda/tile.cuh"
+#include "kernels/cuda/wide.cuh"
 
 #define OK(call) assert_int_equal((call), cudaSuccess)
 
@@ -649,6 +650,25 @@ void test_replays(void **)
     OK(cudaGraphExecDestroy(exec));
 }
 
+/* Numbers beside multiples, of every size that it takes: in 32 bits, and in double. */
+void test_quotients(void **)
+{
+    uint64_t random = 1;
+    for (int i = 0; i < 300000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const int64_t divisor = (int64_t)(random >> (14 + i % 50)) + 1;
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const int64_t any = (int64_t)(random >> (14 + i / 50 % 50)), multiple = any - any % divisor;
+        for (const int64_t number : {any, multiple, multiple - 1, multiple + divisor - 1}) {
+            if (number >= 0 && number < (int64_t)1 << 50) {
+                const quotient q = divide(number, divisor);
+                assert_int_equal(q.whole, number / divisor);
+                assert_int_equal(q.rest, number % divisor);
+            }
+        }
+    }
+}
+
 } // namespace
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_device, close_device)
@@ -661,6 +681,7 @@ int main(void)
         TEST(test_faults),
         TEST(test_tiles),
         TEST(test_warps),
+        TEST(test_quotients),
         TEST(test_shared_memory),
         TEST(test_refused_launches),
         TEST(test_bfloat16),
