@@ -72,7 +72,7 @@ void ckpt_options_destroy(ckpt_options *options);
  *   name    planning: "budget" ("6GB", "80%" of keep-all's peak), "reserve", "strategy", "effort" ("0".."3"),
  *           "time-limit" (seconds), "checkpoint", "keep", "offload", "policy", "ignore-flags", "allow-inexact", "reorder",
  *           "start" (a plan's file), "link", "host-memory";
- *           models: "profile", "device", "set" ("batch=8"), "dtype", "threads", "micro-batches", "replicas",
+ *           models: "profile", "device", "set" ("batch=8"), "dtype", "optimizer", "threads", "micro-batches", "replicas",
  *           "pipeline-stages", "stage", "gradients", "tied", "shard", "overlap", "bucket", "network";
  *           "solver": "glpk" opens the plug-in libckpt_glpk.so, "none" (as at first) plans without one
  *   value   as on the command line; of a switch ("ignore-flags", "overlap") NULL or ""
