@@ -270,4 +270,5 @@ def main():
     options.do(options)
 
 
-main()
+if __name__ == "__main__":
+    main()
