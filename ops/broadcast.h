@@ -27,7 +27,7 @@ typedef struct ckpt_broadcast {
 } ckpt_broadcast;
 
 ckpt_broadcast ckpt_broadcast_of(const ckpt_node *node);
-int64_t ckpt_broadcast_count(const ckpt_broadcast_space *walk);
+int64_t ckpt_broadcast_count(const ckpt_broadcast_space *space);
 
 /* Is the gradient of input k a sum? */
 bool ckpt_broadcast_sums(const ckpt_node *node, int k);

@@ -583,7 +583,7 @@ static bool is_common(const char *name)
     return found;
 }
 
-/* "key=0.9" as an attribute; true and false are numbers too, as a file's booleans are read where a number is wanted. */
+/* "key=0.9" or "key=true" as an attribute. */
 static ckpt_code read_hyper(char *word, ckpt_attr *attr, ckpt_err *err)
 {
     char *const equals = strchr(word, '=');
