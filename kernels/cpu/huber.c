@@ -39,19 +39,7 @@ static double delta_of(const ckpt_kernel_args *args)
     return ckpt_node_float(args->node, "delta");
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    ckpt_pair_loss(args, terms, delta_of(args), ckpt_pair_count(args));
-    return CKPT_OK;
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    ckpt_pair_gradients(args, (ckpt_pair_slope *const[2]){by_x, by_target}, delta_of(args), ckpt_pair_count(args));
-    return CKPT_OK;
-}
+CKPT_PAIR_KERNEL(delta_of(args), ckpt_pair_count(args))
 
 const ckpt_kernel ckpt_cpu_huber = {
     .op = "huber",

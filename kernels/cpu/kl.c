@@ -32,19 +32,7 @@ static double batch_of(const ckpt_kernel_args *args)
     return (double)args->node->in[0].shape.dim[0];
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    ckpt_pair_loss(args, terms, 0, batch_of(args));
-    return CKPT_OK;
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    ckpt_pair_gradients(args, (ckpt_pair_slope *const[2]){by_x, by_target}, 0, batch_of(args));
-    return CKPT_OK;
-}
+CKPT_PAIR_KERNEL(0, batch_of(args))
 
 const ckpt_kernel ckpt_cpu_kl = {
     .op = "kl",

@@ -23,19 +23,7 @@ static void by_target(int64_t n, const float *x, const float *target, double sca
     }
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    ckpt_pair_loss(args, terms, 0, ckpt_pair_count(args));
-    return CKPT_OK;
-}
-
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
-{
-    (void)err;
-    ckpt_pair_gradients(args, (ckpt_pair_slope *const[2]){by_x, by_target}, 0, ckpt_pair_count(args));
-    return CKPT_OK;
-}
+CKPT_PAIR_KERNEL(0, ckpt_pair_count(args))
 
 const ckpt_kernel ckpt_cpu_mse = {
     .op = "mse",

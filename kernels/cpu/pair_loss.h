@@ -49,4 +49,20 @@ static inline double ckpt_pair_count(const ckpt_kernel_args *args)
     return (double)ckpt_shape_count(&args->node->in[0].shape);
 }
 
+/* Defines `forward` and `backward` of an op from its `terms`, `by_x` and `by_target`. `p`: its own number; `divisor`: what
+ * the sum is divided by; both may read `args`. */
+#define CKPT_PAIR_KERNEL(p, divisor)                                                                                   \
+    static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)                                              \
+    {                                                                                                                  \
+        (void)err;                                                                                                     \
+        ckpt_pair_loss(args, terms, (p), (divisor));                                                                   \
+        return CKPT_OK;                                                                                                \
+    }                                                                                                                  \
+    static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)                                             \
+    {                                                                                                                  \
+        (void)err;                                                                                                     \
+        ckpt_pair_gradients(args, (ckpt_pair_slope *const[2]){by_x, by_target}, (p), (divisor));                       \
+        return CKPT_OK;                                                                                                \
+    }
+
 #endif
