@@ -31,7 +31,7 @@ ckpt_code ckpt_executor_create(ckpt_device *device, const ckpt_lowered *lowered,
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for an executor");
     }
     made->progress.seed = wanted.seed;
-    made->progress.best_loss = INFINITY;
+    made->progress.validated.best = INFINITY;
     made->program = (ckpt_program){
         .device = device, .lowered = lowered, .plan = plan, .ranks = wanted.ranks, .poison = wanted.poison};
     made->run.program = &made->program;
@@ -119,16 +119,9 @@ float ckpt_executor_loss(const ckpt_executor *executor)
     return executor->progress.last_loss;
 }
 
-float ckpt_executor_best(const ckpt_executor *executor, int *stale)
+ckpt_validated *ckpt_executor_validated(ckpt_executor *executor)
 {
-    *stale = executor->progress.stale;
-    return executor->progress.best_loss;
-}
-
-void ckpt_executor_best_set(ckpt_executor *executor, float best, int stale)
-{
-    executor->progress.best_loss = best;
-    executor->progress.stale = stale;
+    return &executor->progress.validated;
 }
 
 void ckpt_executor_data_set(ckpt_executor *executor, const char *about)

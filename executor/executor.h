@@ -85,10 +85,8 @@ uint64_t ckpt_executor_steps(const ckpt_executor *executor);
 uint64_t ckpt_executor_seed(const ckpt_executor *executor);
 float ckpt_executor_loss(const ckpt_executor *executor);
 
-/* The lowest loss of the validations so far (infinite before the first) and how many there were since; the state carries
- * them. What a validation is, the caller says. */
-float ckpt_executor_best(const ckpt_executor *executor, int *stale);
-void ckpt_executor_best_set(ckpt_executor *executor, float best, int stale);
+/* What the state carries of validations, for the caller to read and write: what a validation is, the caller says. */
+ckpt_validated *ckpt_executor_validated(ckpt_executor *executor);
 
 /* What the data are (ckpt_data_about), which the state carries so that a resumed run can see whether its data are the
  * same. "" until it is set or read. */

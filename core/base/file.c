@@ -309,9 +309,25 @@ ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)
 {
     struct stat status;
     if (lstat(path, &status) == 0 && (stat(path, &status) != 0 || !S_ISREG(status.st_mode))) {
+        if (S_ISDIR(status.st_mode)) {
+            return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", path, strerror(EISDIR));
+        }
         return CKPT_OK; /* opening a pipe would signal its end to the reader, and a dangling link would create a file */
     }
     ckpt_file *file = NULL;
     CKPT_TRY(ckpt_file_begin(path, &file, err));
     return ckpt_file_end(file, false, err);
+}
+
+bool ckpt_file_same(const char *a, const char *b)
+{
+    struct stat one, other;
+    if (a == NULL || b == NULL || strcmp(a, "-") == 0 || strcmp(b, "-") == 0) {
+        return false;
+    }
+    const bool is = stat(a, &one) == 0, there = stat(b, &other) == 0;
+    if (!is || !there) {
+        return is == there && strcmp(a, b) == 0;
+    }
+    return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }

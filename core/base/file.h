@@ -36,4 +36,7 @@ CKPT_MUST_USE ckpt_code ckpt_file_end(ckpt_file *file, bool keep, ckpt_err *err)
 /* Can a file of that name be written? For a check before hours of work. Changes nothing; standard output always can. */
 CKPT_MUST_USE ckpt_code ckpt_file_probe(const char *path, ckpt_err *err);
 
+/* Would writing `a` replace `b`: do both names lead to one regular file or, where neither is there, are they equal? NULL and "-" are no files. */
+bool ckpt_file_same(const char *a, const char *b);
+
 #endif

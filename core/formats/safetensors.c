@@ -240,6 +240,10 @@ static ckpt_code read_shard(ckpt_safetensors *t, shard *s, uint64_t size, ckpt_e
 {
     unsigned char bytes[LENGTH_BYTES];
     uint64_t length = 0;
+    if (size < LENGTH_BYTES) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: %llu bytes, wanted at least %d: no safetensors", s->path,
+                         (unsigned long long)size, LENGTH_BYTES);
+    }
     CKPT_TRY(read_bytes(s, 0, bytes, sizeof bytes, err));
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
         length = length << 8 | bytes[i];
@@ -272,9 +276,8 @@ static ckpt_code open_shard(ckpt_safetensors *t, const char *path, ckpt_err *err
         return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot read: %s", path, strerror(errno));
     }
     t->shard_count++;
-    if (fstat(s->file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size < LENGTH_BYTES) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: no regular file of at least %d bytes: no safetensors", path,
-                         LENGTH_BYTES);
+    if (fstat(s->file, &about) != 0 || !S_ISREG(about.st_mode)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s: no regular file: no safetensors", path);
     }
     return read_shard(t, s, (uint64_t)about.st_size, err);
 }

@@ -31,7 +31,7 @@ typedef struct ckpt_safetensors ckpt_safetensors;
 /* A file, or an index (its name ends in .json) and the files beside it that it names. Errors: CKPT_BAD_INPUT with what is
  * wrong where, CKPT_IO, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_safetensors_open(const char *path, ckpt_safetensors **tensors, ckpt_err *err);
-/* A whole file that is in memory, at least 8 bytes, and stays there. `name` stands for it in messages. */
+/* A whole file that is in memory, and stays there. `name` stands for it in messages. */
 CKPT_MUST_USE ckpt_code ckpt_safetensors_open_bytes(const char *name, const void *bytes, size_t length,
                                                     ckpt_safetensors **tensors, ckpt_err *err);
 void ckpt_safetensors_close(ckpt_safetensors *tensors); /* NULL is fine */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/base/file.h"
 #include "executor/data/data_impl.h"
 #include "kernels/philox.h"
 
@@ -110,7 +111,7 @@ ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model, const int64_
             made->ignored[i] = 0;
         }
         made->class_limit = limit;
-        code = open_source(made, spec != NULL && spec[0] != '\0' ? spec : "synthetic", err);
+        code = open_source(made, spec, err);
     }
     if (code != CKPT_OK) {
         ckpt_data_close(made);
@@ -159,6 +160,16 @@ ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data)
 const char *ckpt_data_about(const ckpt_data *data)
 {
     return data->about;
+}
+
+bool ckpt_data_reads(const ckpt_data *data, const char *path)
+{
+    for (int i = 0; data != NULL && i < data->file_count; i++) {
+        if (ckpt_file_same(path, data->file[i].path)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *ckpt_data_file_at(const ckpt_data *data, const void *address)

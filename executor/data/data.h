@@ -8,7 +8,7 @@
  *     arrays:INPUT=FILE.npy,...    NumPy arrays, one for every input of the model
  *     safetensors:FILE             a tensor for every input of the model
  *     images:FOLDER                JPEG and PNG files in one folder for each class
- *     synthetic                    (or nothing) noise of the right types */
+ *     synthetic                    noise of the right types */
 #ifndef CKPT_EXECUTOR_DATA_DATA_H
 #define CKPT_EXECUTOR_DATA_DATA_H
 
@@ -58,6 +58,9 @@ ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data);
  * CKPT_DATA_ABOUT bytes, letters, digits, blanks and commas. */
 enum { CKPT_DATA_ABOUT = 80 };
 const char *ckpt_data_about(const ckpt_data *data);
+
+/* Is `path` (NULL: none) one of the files that are mapped? NULL reads nothing. */
+bool ckpt_data_reads(const ckpt_data *data, const char *path);
 
 /* The name of the file that is mapped at `address`; NULL: none. Reading behind the end of a file that has become
  * shorter raises SIGBUS; a handler may call this. */

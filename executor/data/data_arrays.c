@@ -250,7 +250,8 @@ static ckpt_code take(ckpt_data *data, const char *what, const ckpt_array *array
         const ckpt_tensor *const input = &model->input[i];
         if (arrays[i].bytes == NULL || input->shape.dim[0] != model->input[0].shape.dim[0]) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: input %s %s", what, input->name,
-                             arrays[i].bytes == NULL ? "has none" : "has another number of rows than the first input");
+                             arrays[i].bytes == NULL ? "has no array"
+                                                     : "has another number of rows than the first input");
         }
     }
     ckpt_data_take_records(data, records, model->input[0].shape.dim[0], put_row);
@@ -311,13 +312,10 @@ static ckpt_code look_at(const char *path, const unsigned char *begin, const ckp
     return CKPT_OK;
 }
 
-static ckpt_code add_tensors(ckpt_data *data, const char *path, const ckpt_safetensors *tensors, ckpt_array *arrays,
-                             int64_t *records, ckpt_err *err)
+static ckpt_code add_tensors(const ckpt_data *data, const char *path, const unsigned char *bytes,
+                             const ckpt_safetensors *tensors, ckpt_array *arrays, int64_t *records, ckpt_err *err)
 {
-    const ckpt_mapped *file = NULL;
-    CKPT_TRY(ckpt_data_map(data, path, &file, err));
-    const unsigned char *const begin =
-        file->bytes + 8 + little_endian(file->bytes, 8); /* the header has been checked */
+    const unsigned char *const begin = bytes + 8 + little_endian(bytes, 8); /* the header has been checked */
     for (int t = 0; t < ckpt_safetensors_count(tensors); t++) {
         const ckpt_safetensor *const tensor = ckpt_safetensors_at(tensors, t);
         const int i = find_by_name(data->model, tensor->name);
@@ -337,13 +335,11 @@ ckpt_code ckpt_data_open_safetensors(ckpt_data *data, char *path, ckpt_err *err)
     ckpt_array *arrays = NULL;
     ckpt_safetensors *tensors = NULL;
     int64_t records = -1;
-    const char *const dot = strrchr(path, '.');
-    if (dot != NULL && strcmp(dot, ".json") == 0) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: data are read from one safetensors file, and not by an index", path);
-    }
+    const ckpt_mapped *file = NULL;
     CKPT_TRY(open_list(data, &arrays, err));
-    CKPT_TRY(ckpt_safetensors_open(path, &tensors, err));
-    const ckpt_code code = add_tensors(data, path, tensors, arrays, &records, err);
+    CKPT_TRY(ckpt_data_map(data, path, &file, err));
+    CKPT_TRY(ckpt_safetensors_open_bytes(path, file->bytes, file->length, &tensors, err));
+    const ckpt_code code = add_tensors(data, path, file->bytes, tensors, arrays, &records, err);
     ckpt_safetensors_close(tensors);
     CKPT_TRY(code);
     return take(data, path, arrays, records, err);

@@ -23,6 +23,9 @@ void ckpt_data_words(const ckpt_data *data, uint32_t use, uint64_t a, uint32_t b
 
 ckpt_code ckpt_data_map(ckpt_data *data, const char *path, const ckpt_mapped **mapped, ckpt_err *err)
 {
+    if (path[0] == '\0') {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "the name of a file is empty");
+    }
     const int file = open(path, O_RDONLY);
     struct stat about;
     if (file < 0 || fstat(file, &about) != 0) {

@@ -12,6 +12,8 @@
 #include "executor/state/sections_impl.h"
 #include "executor/state/state_impl.h"
 
+enum { SHOWN_MAX = 120 }; /* characters of a value in a message */
+
 /* What a state must agree on with this training, as "key": value pairs in this order. */
 typedef enum ckpt_state_key {
     KEY_FORMAT,
@@ -192,10 +194,13 @@ ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress
     ckpt_json_put_int(&w, "step", (int64_t)progress->steps);
     snprintf(loss, sizeof loss, "%a", (double)progress->last_loss);
     ckpt_json_put_text(&w, "loss", loss);
-    if (isfinite(progress->best_loss)) {
-        snprintf(loss, sizeof loss, "%a", (double)progress->best_loss);
+    if (isfinite(progress->validated.best)) {
+        snprintf(loss, sizeof loss, "%a", (double)progress->validated.best);
         ckpt_json_put_text(&w, "best", loss);
-        ckpt_json_put_int(&w, "stale", progress->stale);
+        ckpt_json_put_int(&w, "stale", progress->validated.stale);
+    }
+    if (progress->validated.due) {
+        ckpt_json_put_bool(&w, "due", true);
     }
     ckpt_json_put_text(&w, "data", progress->data);
     ckpt_json_end(&w);
@@ -254,6 +259,16 @@ static bool goes_over(const ckpt_program *program, const char *found)
     return counted && (program->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
 }
 
+/* Where the first word begins that both do not have; an optimizer's text is longer than a message. */
+static size_t common_words(const char *found, size_t length, const char *wanted)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < length && found[i] == wanted[i]; i++) {
+        from = found[i] == ' ' ? i + 1 : from;
+    }
+    return from;
+}
+
 static ckpt_code check_header(const ckpt_program *program, const char *header, bool to_train, const char *path,
                               ckpt_err *err)
 {
@@ -276,9 +291,11 @@ static ckpt_code check_header(const ckpt_program *program, const char *header, b
             continue;
         }
         if (code == CKPT_OK && !same) {
-            code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state is of %s %.*s; this run has %s", path,
-                             state_key[key].about, (int)(found != NULL && length < 160 ? length : 0),
-                             found != NULL ? found : "", wanted.bytes);
+            const size_t from = found != NULL ? common_words(found, length, wanted.bytes) : 0;
+            const size_t left = length - from < SHOWN_MAX ? length - from : SHOWN_MAX;
+            code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%.160s: the state is of %s %s%.*s; this run has %s%.*s", path,
+                             state_key[key].about, from > 0 ? "..." : "", (int)left, found != NULL ? found + from : "",
+                             from > 0 ? "..." : "", SHOWN_MAX, wanted.bytes + from);
         }
         ckpt_text_fini(&wanted);
         CKPT_TRY(code);
@@ -311,15 +328,14 @@ static ckpt_code read_best(const char *header, const char *path, ckpt_progress *
     char loss[40];
     uint64_t stale = 0;
     size_t length = 0;
-    progress->best_loss = INFINITY;
-    progress->stale = 0;
+    progress->validated = (ckpt_validated){.best = INFINITY, .due = find_member(header, "due", &length) != NULL};
     if (find_member(header, "best", &length) == NULL) {
         return CKPT_OK;
     }
     CKPT_TRY(read_words(header, "best", path, loss, sizeof loss, err));
     CKPT_TRY(read_count(header, "stale", path, &stale, err));
-    progress->best_loss = strtof(loss, NULL);
-    progress->stale = stale < INT_MAX ? (int)stale : INT_MAX;
+    progress->validated.best = strtof(loss, NULL);
+    progress->validated.stale = stale < INT_MAX ? (int)stale : INT_MAX;
     return CKPT_OK;
 }
 

@@ -12,8 +12,7 @@
 typedef struct ckpt_progress {
     uint64_t seed, steps;
     float last_loss;
-    float best_loss;            /* the lowest of the validations so far; infinite before the first */
-    int stale;                  /* validations since that one */
+    ckpt_validated validated;
     char data[CKPT_DATA_ABOUT]; /* ckpt_data_about */
 } ckpt_progress;
 

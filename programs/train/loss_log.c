@@ -20,7 +20,7 @@ static void make_row(uint64_t step, float loss, char row[ROW_MAX])
 }
 
 /* The end of the row of `step`, where the log continues. */
-static ckpt_code find_end(const ckpt_loss_log *log, uint64_t step, float loss, off_t *end, ckpt_err *err)
+static ckpt_code find_end(ckpt_loss_log *log, uint64_t step, float loss, off_t *end, ckpt_err *err)
 {
     char row[ROW_MAX], wanted[ROW_MAX];
     make_row(step, loss, wanted);
@@ -30,7 +30,8 @@ static ckpt_code find_end(const ckpt_loss_log *log, uint64_t step, float loss, o
     }
     *end = ftello(log->file);
     bool found = step == 0;
-    while (fgets(row, sizeof row, log->file) != NULL) {
+    log->step = step;
+    for (log->row = *end; fgets(row, sizeof row, log->file) != NULL; log->row = ftello(log->file)) {
         if (step == 0) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: has rows, but the state is from before the first step",
                              log->path);
@@ -65,6 +66,7 @@ ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed,
     struct stat about;
     const bool goes_on = resumed && stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
     log->path = path;
+    log->step = 0;
     log->file = fopen(path, goes_on ? "r+" : "w");
     if (log->file == NULL) {
         return cannot_write(path, err);
@@ -88,6 +90,9 @@ void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss, double val
         return;
     }
     char row[ROW_MAX];
+    if (step == log->step && fseeko(log->file, log->row, SEEK_SET) != 0) {
+        return; /* the file takes no rows; the stream remembers */
+    }
     make_row(step, loss, row);
     fputs(row, log->file);
     if (!isnan(validation)) {

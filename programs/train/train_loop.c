@@ -157,11 +157,25 @@ static void log_step(ckpt_training *training, uint64_t step, bool validated)
     }
 }
 
+/* The validation that an interrupt ended, before the training goes on. */
+static ckpt_code catch_up(ckpt_training *training, ckpt_err *err)
+{
+    if (!ckpt_executor_validated(training->executor)->due || training->validation == NULL) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(ckpt_train_validate(training, err));
+    if (!training->stopped) {
+        log_step(training, training->first_step, true);
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code one_step(ckpt_training *training, uint64_t step, ckpt_err *err)
 {
     CKPT_TRY(ckpt_train_fill(training, training->loader, err));
     CKPT_TRY(do_step(training, step, err));
     step++;
+    ckpt_executor_validated(training->executor)->due = false;
     if (!ckpt_train_is_quiet(training) && worth_a_line(training, step)) {
         ckpt_cli_progress_clear();
         printf("step %6" PRIu64 "  loss %.9g\n", step, (double)training->loss);
@@ -180,6 +194,8 @@ ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err)
     const ckpt_ns begun = ckpt_clock_ns();
     ckpt_ns said = begun;
     uint64_t step = training->first_step;
+    training->loss = ckpt_executor_loss(training->executor);
+    CKPT_TRY(catch_up(training, err));
     CKPT_TRY(ckpt_train_open_loader(training, training->data, training->first_batch, &training->loader, err));
     while (step < steps && !training->stopped && !ckpt_train_is_stale(training)) {
         CKPT_TRY(ckpt_train_stop_together(training, &training->stopped, err));

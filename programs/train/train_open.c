@@ -163,10 +163,39 @@ static ckpt_code init(ckpt_training *training, ckpt_err *err)
     return code;
 }
 
+/* What is written must replace neither what is read nor another output; a state may replace the one that it continues. */
+static ckpt_code check_outputs(const ckpt_training *training, ckpt_err *err)
+{
+    enum { OUTPUT = 5, STATE = 8 }; /* the first of them */
+    const ckpt_train_options *const o = &training->options;
+    const struct {
+        const char *option, *path;
+    } file[] = {{"the model", o->model},   {"--plan", o->plan},
+                {"--profile", o->profile}, {"--init", o->init},
+                {"--resume", o->resume},   {"--trace", training->trace_path},
+                {"--log", o->log},         {"--export", o->export},
+                {"--save", o->save},       {"--save-best", o->save_best}};
+    for (size_t w = OUTPUT; w < sizeof file / sizeof file[0]; w++) {
+        const char *of = ckpt_data_reads(training->data, file[w].path)         ? "--data"
+                         : ckpt_data_reads(training->validation, file[w].path) ? "--validate"
+                                                                               : NULL;
+        for (size_t r = 0; r < w; r++) {
+            const bool continues = w >= STATE && file[r].path == o->resume;
+            of = !continues && ckpt_file_same(file[w].path, file[r].path) ? file[r].option : of;
+        }
+        if (of != NULL) {
+            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %s would replace the file of %s", file[w].path, file[w].option,
+                             of);
+        }
+    }
+    return CKPT_OK;
+}
+
 /* Finds out before the training whether files can be written. Rank 0 has state and log. */
 static ckpt_code probe(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
+    CKPT_TRY(check_outputs(training, err));
     if (training->trace_path != NULL) {
         CKPT_TRY(ckpt_file_probe(training->trace_path, err));
     }

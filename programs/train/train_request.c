@@ -106,6 +106,9 @@ static int check_kind(const ckpt_cli *cli, ckpt_train_options *options)
             return ckpt_cli_usage(cli, "--%s needs --generate N", generates[i].name);
         }
     }
+    if (options->top_k > 0 && options->temperature_text == NULL) {
+        return ckpt_cli_usage(cli, "--top-k needs --temperature T");
+    }
     if (options->temperature_text != NULL) {
         char *end = NULL;
         options->temperature = strtod(options->temperature_text, &end);

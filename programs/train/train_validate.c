@@ -86,13 +86,13 @@ static uint64_t batches_of(const ckpt_training *training)
 /* Keeps the best loss, and the state that has it. */
 static ckpt_code judge(ckpt_training *training, double loss, ckpt_err *err)
 {
-    int stale = 0;
-    const float best = ckpt_executor_best(training->executor, &stale);
-    if (!((float)loss < best)) {
-        ckpt_executor_best_set(training->executor, best, stale + 1);
+    ckpt_validated *const validated = ckpt_executor_validated(training->executor);
+    if (!((float)loss < validated->best)) {
+        validated->stale++;
         return CKPT_OK;
     }
-    ckpt_executor_best_set(training->executor, (float)loss, 0);
+    validated->best = (float)loss;
+    validated->stale = 0;
     return training->options.save_best != NULL
                ? ckpt_executor_state_write(training->executor, training->options.save_best, err)
                : CKPT_OK;
@@ -100,8 +100,7 @@ static ckpt_code judge(ckpt_training *training, double loss, ckpt_err *err)
 
 bool ckpt_train_is_stale(const ckpt_training *training)
 {
-    int stale = 0;
-    (void)ckpt_executor_best(training->executor, &stale);
+    const int stale = ckpt_executor_validated(training->executor)->stale;
     return training->options.patience > 0 && stale >= training->options.patience;
 }
 
@@ -119,6 +118,7 @@ ckpt_code ckpt_train_validate(ckpt_training *training, ckpt_err *err)
         code = evaluate_once(training, loader, &score, err);
     }
     ckpt_loader_destroy(loader);
+    ckpt_executor_validated(training->executor)->due = training->stopped;
     if (code != CKPT_OK || training->stopped) {
         return code;
     }

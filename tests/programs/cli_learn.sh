@@ -46,6 +46,37 @@ grep -q 'no lower validation loss in 3 validations' early.txt || fail "it did no
 step() { sed -n '1s/.*"step": \([0-9]*\),.*/\1/p' "$1"; }
 [ "$(step late.state)" -eq $(($(step early.state) + 6)) ] || fail "stopped at $(step late.state), best at $(step early.state)"
 
+# A validation that an interrupt ended is made when the training goes on: state and log are those of one that was left alone.
+judged=("${run[@]}" --plan plan.json --steps 30 --validate text:other.txt --validate-every 10 --patience 9)
+"${judged[@]}" --validate-batches 3 --save alone.state --log alone.csv > /dev/null || fail "left alone"
+"${judged[@]}" --validate-batches 1000000000 --save broken.state --log broken.csv > /dev/null 2>&1 &
+pid=$!
+for _ in $(seq 12000); do [ "$(wc -l < broken.csv 2> /dev/null || echo 0)" -ge 10 ] && break; sleep 0.005; done
+sleep 0.2 # step 10 takes a millisecond, its validation hours
+kill -INT $pid
+wait $pid
+[ $? -eq 130 ] || fail "interrupted in a validation"
+grep -q '"step": 10, .*"due": true' broken.state || fail "not in the validation after step 10: $(head -1 broken.state)"
+"${judged[@]}" --validate-batches 3 --resume broken.state --save broken.state --log broken.csv > /dev/null || fail "go on in a validation"
+cmp alone.state broken.state || fail "another state after an interrupted validation"
+cmp alone.csv broken.csv || fail "another log after an interrupted validation"
+
+# No output takes the place of what is read or of another output; a state takes that of the one it continues.
+cp end.state go-on.state
+"${run[@]}" --plan plan.json --steps 101 --resume go-on.state --save go-on.state > /dev/null || fail "a state in place"
+refuse 2 "text.txt: --log would replace the file of --data" "${run[@]}" --plan plan.json --log ./text.txt
+refuse 2 "other.txt: --save would replace the file of --validate" "${run[@]}" --plan plan.json --validate text:other.txt --save other.txt
+refuse 2 "plan.json: --trace would replace the file of --plan" "${run[@]}" --plan plan.json --trace plan.json
+refuse 2 "fast.json: --export would replace the file of the model" "${run[@]}" --plan plan.json --export fast.json
+refuse 2 "end.state: --log would replace the file of --resume" "${run[@]}" --plan plan.json --resume end.state --log end.state
+refuse 2 "new.state: --save-best would replace the file of --save" "${run[@]}" --plan plan.json --validate synthetic --save new.state --save-best new.state
+refuse 2 "fast.json would be replaced" "$plan" "${small[@]}" --budget 75% -o fast.json "$model"
+refuse 2 "fast.json would be replaced" "$bin_dir/ckpt-profile" "${small[@]}" -o fast.json "$model"
+refuse 2 "events: cannot write: Is a directory" "${run[@]}" --plan plan.json --save events
+
+# Of an optimizer whose text is long, a message has the part that differs.
+refuse 2 "is of optimizer ...lr=0.006.*; this run has ...lr=0.5 " "${run[@]}" --plan plan.json --resume end.state --lr 0.5
+
 # A state evaluates other data, other batches and other threads; training refuses them.
 refuse 2 "other data" "$train" "${small[@]}" --plan plan.json --data text:other.txt --resume end.state "$model"
 "$plan" --set batch=2 --set tokens=32 --set hidden=32 --set blocks=1 --set heads=2 --threads 2 --budget 100% -o two.json "$model" > /dev/null ||
@@ -118,6 +149,7 @@ grep -q '^abcdefghabcdefgh' drawn3.txt || fail "--top-k 1 is not the likeliest: 
 refuse 2 "generates no text" "$train" --plan mlp.json --generate 3 "$source_dir/models/mlp.json"
 refuse 2 "needs --validate SOURCE" "${run[@]}" --plan plan.json --patience 2
 refuse 2 "needs --generate N" "${run[@]}" --plan plan.json --top-k 2
+refuse 2 "needs --temperature T" "${generate[@]}" --generate 3 --top-k 2
 refuse 2 "trains nothing" "${generate[@]}" --generate 3 --steps 9
 refuse 2 "reading --validate: while opening the data: no-such-file" "${run[@]}" --plan plan.json --validate text:no-such-file
 refuse 2 "temperature takes a number" "${generate[@]}" --generate 3 --temperature hot

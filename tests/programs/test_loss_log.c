@@ -89,6 +89,19 @@ static void rows_of_a_killed_run_are_written_again(void **state)
     check_holds(HEADER "1,-0.75,-0x1.8p-1,,\n");
 }
 
+/* A validation that was interrupted is made again, and belongs to the row that is there. */
+static void the_row_of_an_interrupted_validation_is_completed(void **state)
+{
+    static ckpt_loss_log log;
+    ckpt_err err = {0};
+    put(HEADER "1,2.5,0x1.4p+1,,\n2,0.5,0x1p-1,,\n");
+    CHECK_OK(ckpt_loss_log_open(&log, file, true, 2, 0.5f, &err), err);
+    ckpt_loss_log_add(&log, 2, 0.5f, 1.5, 0.25);
+    ckpt_loss_log_add(&log, 3, -0.75f, (double)NAN, (double)NAN);
+    CHECK_OK(ckpt_loss_log_close(&log, &err), err);
+    check_holds(HEADER "1,2.5,0x1.4p+1,,\n2,0.5,0x1p-1,1.5,0.25\n" LATER);
+}
+
 static void the_log_of_another_run_is_left_alone(void **state)
 {
     refuse(HEADER ROWS, 1, 2.25f, "another run: step 1 is \"1,2.5,0x1.4p+1,,\" there and \"1,2.25,");
@@ -116,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_log_replaces_an_old_one),
         cmocka_unit_test(rows_of_a_killed_run_are_written_again),
+        cmocka_unit_test(the_row_of_an_interrupted_validation_is_completed),
         cmocka_unit_test(the_log_of_another_run_is_left_alone),
         cmocka_unit_test(a_full_disk_is_reported),
     };

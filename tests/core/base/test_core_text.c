@@ -238,7 +238,17 @@ static void test_what_is_thrown_away_leaves_nothing(void **state)
     unlink(link);
     assert_int_equal(symlink("pieces/not-yet", link), 0);
     CHECK_OK(ckpt_file_probe(link, &err), err);
-    assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
+    CHECK(ckpt_file_same(path, path) && !ckpt_file_same(path, link), "one file, and a link to nothing");
+    unlink(link);
+    assert_int_equal(symlink("pieces.txt", link), 0);
+    CHECK(ckpt_file_same(path, link) && ckpt_file_same(link, path), "a file and a link to it");
+    CHECK(ckpt_file_same("not-yet", "not-yet") && !ckpt_file_same("not-yet", "nor-this"), "files that are not there");
+    CHECK(!ckpt_file_same("/dev/null", "/dev/null") && !ckpt_file_same("-", "-") && !ckpt_file_same(NULL, path),
+          "what nothing replaces");
+    unlink(link);
+    ckpt_err no_file = {0};
+    assert_int_equal(ckpt_file_probe(folder, &no_file), CKPT_IO); /* a folder is no file */
+    assert_int_equal(rmdir(folder), 0);                           /* nothing was left in it */
     assert_int_equal(ckpt_file_probe(ckpt_work_file("core_text/no/such/folder"), &err), CKPT_IO);
 }
 

@@ -125,7 +125,8 @@ static void text_gives_the_next_byte(void **state)
     ckpt_data_close(seeded);
 
     refuse(spec("text:%s", file, ""), &m.model, small, CKPT_BAD_INPUT, "values below 96");
-    refuse("text:", &m.model, limit, CKPT_IO, "cannot read");
+    refuse("text:", &m.model, limit, CKPT_BAD_INPUT, "name of a file is empty");
+    refuse("", &m.model, limit, CKPT_BAD_INPUT, "data \"\": wanted text:FILE"); /* as of a variable that is not set */
     refuse(spec("text:%s", path_of("no-such-file"), ""), &m.model, limit, CKPT_IO, "no-such-file");
     refuse(spec("text:%s", ckpt_work_dir(), ""), &m.model, limit, CKPT_BAD_INPUT, "no regular file");
     write_all(file, text, 8);
@@ -343,7 +344,7 @@ static void synthetic_stays_in_range(void **state)
     static int32_t y[1001];
     int32_t unlimited[5];
     void *const input[] = {x, y, unlimited}, *const next[] = {other, y, unlimited};
-    ckpt_data *const data = open_ok(NULL, &m.model, limit, 2);
+    ckpt_data *const data = open_ok("synthetic", &m.model, limit, 2);
     ckpt_test_fill(data, 1, next);
     ckpt_test_fill(data, 0, input);
     double sum = 0;
