@@ -403,5 +403,5 @@ ckpt_code ckpt_model_expand(ckpt_model *model, const ckpt_entry *entry, int entr
     CKPT_TRY(expand(&x, entry, entry_count, &top));
     return model->layer_count > 0
                ? CKPT_OK
-               : ckpt_item_fail(&entry[0].item, err, "no layer is left: what \"when\" says holds for none of them");
+               : ckpt_item_fail(&entry[0].item, err, "no layer is left by \"when\" and \"repeat\"");
 }

@@ -379,7 +379,7 @@ static ckpt_code read_block(const reader *r, const ckpt_item *repeat, int depth,
     if (depth >= CKPT_BLOCK_DEPTH_MAX) {
         return ckpt_item_fail(&entry->item, r->err, "blocks are nested deeper than %d", CKPT_BLOCK_DEPTH_MAX);
     }
-    CKPT_TRY(read_number(r, repeat, 1, CKPT_LAYERS_MAX, &entry->repeat));
+    CKPT_TRY(read_number(r, repeat, 0, CKPT_LAYERS_MAX, &entry->repeat));
     return read_entries(r, &entry->item, depth + 1, &entry->entry, &entry->entry_count);
 }
 

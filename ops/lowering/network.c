@@ -313,6 +313,10 @@ static ckpt_code check_common(const ckpt_network *network, ckpt_err *err)
     if (!(network->clip_norm >= 0 && isfinite(network->clip_norm))) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "clip_norm %g: wanted a length, or 0 for none", network->clip_norm);
     }
+    const ckpt_schedule *const clip = &network->model->clip_schedule;
+    if (network->clip_norm == 0 && (clip->kind != CKPT_SCHEDULE_CONSTANT || clip->warmup > 0)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "found clip_schedule, and no clip_norm that it would change");
+    }
     const float scale = (float)network->loss_scale;
     if (!(scale > 0 && isfinite(scale) && isfinite(1 / scale))) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,

@@ -382,6 +382,8 @@ static void test_what_is_left_out(void **state)
     assert_string_equal(other->layer[0].name, "first");
     assert_string_equal(layer_of(other, "act")->op, "gelu");
     check_reads(other, "all", "act:0");
+    static const char *const none[] = {"n=0"}; /* a block of no copies */
+    check_reads(read_text(text, none, 1, &arena), "all", "act:0");
 }
 
 /* Random expressions whose value is computed beside their text; small enough that nothing overflows. */

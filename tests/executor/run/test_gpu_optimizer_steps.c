@@ -344,6 +344,7 @@ static void groups_are_refused(void **state)
         {"\"sgd\", \"groups\": [{\"lr\": 1}]", "match"},
         {"\"sgd\", \"schedule\": {\"kind\": \"cosine\"}", "a cosine schedule has 0 steps"},
         {"\"sgd\", \"schedule\": {\"kind\": \"cosine\", \"every\": 2}", "found \"every\" of a cosine schedule"},
+        {"\"sgd\", \"clip_schedule\": {\"kind\": \"linear\", \"steps\": 9}", "no clip_norm"},
         {"\"sgd\", \"ema\": 1", "ema 1"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
