@@ -401,7 +401,6 @@ ckpt_code ckpt_model_expand(ckpt_model *model, const ckpt_entry *entry, int entr
     }
     const scope top = {.entry = -1, .stage = -1};
     CKPT_TRY(expand(&x, entry, entry_count, &top));
-    return model->layer_count > 0
-               ? CKPT_OK
-               : ckpt_item_fail(&entry[0].item, err, "no layer is left by \"when\" and \"repeat\"");
+    return model->layer_count > 0 ? CKPT_OK
+                                  : ckpt_item_fail(&entry[0].item, err, "no layer is left by \"when\" and \"repeat\"");
 }

@@ -3,131 +3,55 @@
  * three training steps, every gradient of the first, and weights that go out as they came in. The files are made by
  * tests/families/make_fixtures.py; here a keep-all plan and a recomputing one train them. */
 #include "tests/support/support_core.h"
+#include "tests/support/support_fixture.h"
 
-#include <dirent.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/formats/safetensors.h"
-#include "executor/executor.h"
 #include "ops/import/model_file.h"
 #include "ops/import/weights.h"
-#include "planner/api/planner.h"
-#include "planner/replay/replay.h"
-
-/* As in test_pytorch.c: float32 against float64, with a factor of ten; but the reference has its norms and softmaxes in
- * float32 too. */
-static const double LOSS_BOUND = 4e-6, GRADIENT_BOUND = 4e-5;
-
-typedef struct family {
-    const char *name;
-    char folder[400];
-    ckpt_arena arena;
-    const ckpt_network *network;
-    const ckpt_lowered *lowered;
-    ckpt_device *device;
-} family;
-
-static const char *file_of(const family *f, const char *name)
-{
-    static char path[2][500];
-    static int turn;
-    turn = 1 - turn;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", f->folder, name);
-    return path[turn];
-}
 
 /* `logits`: the loss of a language model has them all at once. */
-static void open_family(family *f, const char *name, bool logits)
+static void open_family(test_fixture *f, const char *name, bool logits)
 {
     const bool tokens = strcmp(name, "vit") != 0;
     const char *const set[] = {"batch=2", "lr=0.01", "tokens=6", logits ? "whole_logits=1" : "whole_logits=0"};
     ckpt_err err = {0};
     const ckpt_model *model = NULL;
-    const ckpt_device_model *costs = NULL;
-    f->name = name;
-    snprintf(f->folder, sizeof f->folder, "%s/tests/families/%s", ckpt_source_dir(), name);
-    ckpt_arena_init(&f->arena);
-    CHECK_OK(ckpt_model_file_read(file_of(f, "config.json"), set, tokens ? 4 : 2, &f->arena, &model, &err), err);
-    CHECK_OK(ckpt_network_infer(model, 2, &f->arena, &f->network, &err), err);
-    CHECK_OK(ckpt_device_model_find("cpu", &f->arena, &costs, &err), err);
-    CHECK_OK(ckpt_network_lower(f->network, NULL, costs, &f->arena, &f->lowered, &err), err);
-    CHECK_OK(ckpt_device_open("cpu", 2, &f->device, &err), err);
+    test_fixture_open(f, "families", name);
+    CHECK_OK(ckpt_model_file_read(test_fixture_file(f, "config.json"), set, tokens ? 4 : 2, &f->arena, &model, &err),
+             err);
+    test_fixture_lower(f, model);
 }
 
-static void close_family(family *f)
+static ckpt_weights *weights_of(const test_fixture *f, const char *file)
 {
-    ckpt_device_close(f->device);
-    ckpt_arena_fini(&f->arena);
-}
-
-/* The batch has PyTorch's order; a rank-4 input lies channels last. */
-static void fill_inputs(const family *f, ckpt_executor *executor)
-{
-    ckpt_safetensors *batch = NULL;
+    ckpt_weights *weights = NULL;
     ckpt_err err = {0};
-    CHECK_OK(ckpt_safetensors_open(file_of(f, "batch.safetensors"), &batch, &err), err);
-    assert_int_equal(ckpt_safetensors_count(batch), f->network->model->input_count);
-    for (int i = 0; i < f->network->model->input_count; i++) {
-        const ckpt_tensor *const input = &f->network->model->input[i];
-        const int at = ckpt_safetensors_find(batch, input->name);
-        const int64_t count = ckpt_shape_count(&input->shape);
-        CHECK(at >= 0 && ckpt_safetensors_at(batch, at)->bytes == 4 * count, "%s: input %s", f->name, input->name);
-        uint32_t *const word = ckpt_memory_get((size_t)count * sizeof *word), *const to =
-                                                                                  ckpt_executor_input(executor, i);
-        assert_true(word != NULL && to != NULL);
-        CHECK_OK(ckpt_safetensors_bytes(batch, at, 0, 4 * count, word, &err), err);
-        int64_t stride[CKPT_RANK_MAX];
-        ckpt_shape_strides(&input->shape, stride);
-        for (int64_t k = 0; k < count; k++) {
-            int64_t left = k, place = 0;
-            for (int d = input->shape.rank - 1; d >= 0; d--) {
-                place += left % input->shape.dim[d] * stride[d];
-                left /= input->shape.dim[d];
-            }
-            to[place] = word[k];
-        }
-        ckpt_memory_put(word);
-    }
-    ckpt_safetensors_close(batch);
+    CHECK_OK(ckpt_weights_open(f->network, test_fixture_file(f, file), &weights, &err), err);
+    return weights;
 }
 
-/* |found - wanted| against the tensor's largest. The floor is for sums that cancel exactly. */
-static void compare_gradients(const family *f, ckpt_executor *executor)
+static void compare_gradients(const test_fixture *f, ckpt_executor *executor)
 {
-    ckpt_weights *reference = NULL;
+    ckpt_weights *const reference = weights_of(f, "gradients.safetensors");
     ckpt_err err = {0};
-    CHECK_OK(ckpt_weights_open(f->network, file_of(f, "gradients.safetensors"), &reference, &err), err);
     for (int n = 0; n < f->network->node_count; n++) {
         const ckpt_node *const node = &f->network->node[n];
         for (int k = 0; k < node->param_count; k++) {
-            const int64_t count = ckpt_shape_count(&node->param[k].tensor.shape);
-            float *const wanted = ckpt_memory_get((size_t)count * sizeof *wanted);
-            float *const found = ckpt_memory_get((size_t)count * sizeof *found);
-            assert_true(wanted != NULL && found != NULL);
+            float *const wanted = ckpt_memory_get((size_t)ckpt_tensor_bytes(&node->param[k].tensor));
+            assert_non_null(wanted);
             CHECK_OK(ckpt_weights_param(reference, n, k, wanted, &err), err);
-            CHECK_OK(ckpt_executor_grad(executor, n, k, found, &err), err);
-            double largest = 0.05;
-            for (int64_t i = 0; i < count; i++) {
-                largest = fmax(largest, fabs((double)wanted[i]));
-            }
-            for (int64_t i = 0; i < count; i++) {
-                CHECK(fabs((double)found[i] - (double)wanted[i]) <= GRADIENT_BOUND * largest,
-                      "%s: gradient %s.%s[%lld]: %.9g, transformers %.9g", f->name, node->name,
-                      node->param[k].tensor.name, (long long)i, (double)found[i], (double)wanted[i]);
-            }
+            test_fixture_check_gradient(f, executor, n, k, wanted);
             ckpt_memory_put(wanted);
-            ckpt_memory_put(found);
         }
     }
     ckpt_weights_close(reference);
 }
 
 /* Every tensor of `a` is in `b`, bit for bit. */
-static void check_same_tensors(const family *f, const ckpt_safetensors *a, const ckpt_safetensors *b)
+static void check_same_tensors(const test_fixture *f, const ckpt_safetensors *a, const ckpt_safetensors *b)
 {
     assert_int_equal(ckpt_safetensors_count(a), ckpt_safetensors_count(b));
     for (int i = 0; i < ckpt_safetensors_count(a); i++) {
@@ -149,14 +73,14 @@ static void check_same_tensors(const family *f, const ckpt_safetensors *a, const
 }
 
 /* Weights go out as they came in; in bfloat16 they come back as the nearest there are. */
-static void check_export(const family *f, ckpt_executor *executor)
+static void check_export(const test_fixture *f, ckpt_executor *executor)
 {
     ckpt_safetensors *in = NULL, *out = NULL;
     ckpt_weights *narrow = NULL;
     ckpt_err err = {0};
     const char *const path = ckpt_work_file("out.safetensors");
     CHECK_OK(ckpt_executor_weights_write(executor, path, CKPT_FLOAT32, &err), err);
-    CHECK_OK(ckpt_safetensors_open(file_of(f, "model.safetensors"), &in, &err), err);
+    CHECK_OK(ckpt_safetensors_open(test_fixture_file(f, "model.safetensors"), &in, &err), err);
     CHECK_OK(ckpt_safetensors_open(path, &out, &err), err);
     check_same_tensors(f, in, out);
     ckpt_safetensors_close(in);
@@ -181,32 +105,14 @@ static void check_export(const family *f, ckpt_executor *executor)
     ckpt_weights_close(narrow);
 }
 
-static void train(const family *f, const char *strategy)
+static void train(test_fixture *f, const char *strategy)
 {
-    ckpt_err err = {0};
-    ckpt_plan *plan = NULL;
-    ckpt_executor *executor = NULL;
-    ckpt_weights *weights = NULL;
-    const ckpt_plan_options options = {0};
-    const ckpt_executor_options how = {.seed = 1, .poison = true};
-    CKPT_TEST_ARENA(arena);
-    CHECK_OK(ckpt_plan_make(f->lowered->graph, strategy, &options, &arena, &plan, &err), err);
-    assert_int_equal(plan->verdict, CKPT_FITS);
-    CHECK_OK(ckpt_executor_create(f->device, f->lowered, plan, &how, &executor, &err), err);
-    CHECK_OK(ckpt_weights_open(f->network, file_of(f, "model.safetensors"), &weights, &err), err);
-    CHECK_OK(ckpt_executor_weights_set(executor, weights, &err), err);
-    ckpt_weights_close(weights);
+    ckpt_executor *const executor = test_fixture_executor(f, strategy, weights_of(f, "model.safetensors"));
     check_export(f, executor);
-    FILE *const losses = fopen(file_of(f, "losses.txt"), "r");
+    FILE *const losses = fopen(test_fixture_file(f, "losses.txt"), "r");
     assert_non_null(losses);
     for (int step = 0; step < 3; step++) {
-        float loss = 0;
-        double wanted = 0;
-        fill_inputs(f, executor);
-        CHECK_OK(ckpt_executor_step(executor, &loss, NULL, &err), err);
-        assert_int_equal(fscanf(losses, "%lf", &wanted), 1);
-        CHECK(fabs((double)loss - wanted) <= LOSS_BOUND * (step + 1) * fabs(wanted),
-              "%s by %s, step %d: loss %.9g, transformers %.9g", f->name, strategy, step, (double)loss, wanted);
+        test_fixture_step(f, executor, losses, step);
         if (step == 0) {
             compare_gradients(f, executor);
         }
@@ -215,33 +121,22 @@ static void train(const family *f, const char *strategy)
     ckpt_executor_destroy(executor);
 }
 
+static void run_family(const char *name)
+{
+    for (int logits = 0; logits < 2; logits++) {
+        test_fixture f;
+        open_family(&f, name, logits == 1);
+        train(&f, "keep-all");
+        train(&f, "recompute-all");
+        test_fixture_close(&f);
+    }
+}
+
 /* Every folder of tests/families; CKPT_TEST_FAMILY=name for one. */
 static void test_families(void **state)
 {
-    char path[400];
-    int count = 0;
     const char *const only = getenv("CKPT_TEST_FAMILY");
-    snprintf(path, sizeof path, "%s/tests/families", ckpt_source_dir());
-    DIR *const folder = opendir(path);
-    assert_non_null(folder);
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-        struct stat about;
-        char config[700];
-        snprintf(config, sizeof config, "%s/%s/config.json", path, entry->d_name);
-        if (stat(config, &about) != 0 || (only != NULL && strcmp(only, entry->d_name) != 0)) {
-            continue;
-        }
-        for (int logits = 0; logits < 2; logits++) {
-            family f;
-            open_family(&f, entry->d_name, logits == 1);
-            train(&f, "keep-all");
-            train(&f, "recompute-all");
-            close_family(&f);
-        }
-        count++;
-    }
-    closedir(folder);
-    assert_true(count >= (only != NULL ? 1 : 9));
+    assert_true(test_fixture_each("families", "config.json", only, run_family) >= (only != NULL ? 1 : 9));
 }
 
 /* Configurations as they were published, of what differs from transformers' defaults, and their numbers of parameters. */
@@ -295,22 +190,22 @@ static ckpt_code read_config(void *context, ckpt_arena *arena, ckpt_err *err)
 
 static ckpt_code open_weights(void *context, ckpt_err *err)
 {
-    const family *const f = context;
+    const test_fixture *const f = context;
     ckpt_weights *weights = NULL;
-    CKPT_TRY(ckpt_weights_open(f->network, file_of(f, "model.safetensors"), &weights, err));
+    CKPT_TRY(ckpt_weights_open(f->network, test_fixture_file(f, "model.safetensors"), &weights, err));
     ckpt_weights_close(weights);
     return CKPT_OK;
 }
 
 static void test_without_memory(void **state)
 {
-    family f;
+    test_fixture f;
     open_family(&f, "gpt2", true);
     char path[500];
-    snprintf(path, sizeof path, "%s", file_of(&f, "config.json"));
+    snprintf(path, sizeof path, "%s", test_fixture_file(&f, "config.json"));
     ckpt_test_starve_arena(read_config, path);
     ckpt_test_starve(open_weights, &f);
-    close_family(&f);
+    test_fixture_close(&f);
 }
 
 int main(void)
