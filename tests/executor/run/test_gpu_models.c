@@ -42,10 +42,10 @@ static const struct {
     const char *var;
     int small, large;
 } sizes[] = {
-    {"batch", 2, 4},      {"tokens", 16, 128}, {"positions", 24, 160},     {"hidden", 32, 256}, {"blocks", 2, 2},
-    {"heads", 2, 4},      {"size", 32, 64},    {"feed_forward", 48, 1024}, {"growth", 4, 0},    {"layers", 2, 4},
-    {"classes", 10, 100}, {"width", 40, 400},  {"vocabulary", 61, 1001},   {"frames", 32, 256}, {"mels", 8, 80},
-    {"channels", 8, 64},  {"words", 5, 77},    {"groups", 4, 16},
+    {"batch", 2, 4},     {"tokens", 16, 128}, {"positions", 24, 160}, {"hidden", 32, 256}, {"blocks", 2, 2},
+    {"heads", 2, 4},     {"kv_heads", 1, 2},  {"head", 16, 64},       {"size", 32, 64},    {"feed_forward", 48, 1024},
+    {"growth", 4, 0},    {"layers", 2, 4},    {"classes", 10, 100},   {"width", 40, 400},  {"vocabulary", 61, 1001},
+    {"frames", 32, 256}, {"mels", 8, 80},     {"channels", 8, 64},    {"words", 5, 77},    {"groups", 4, 16},
 };
 
 /* Other values for one file; 0: as the file says. */
