@@ -1,5 +1,8 @@
-"""GPT-2 124M and ResNet-50 as PyTorch users write them, for bench/pytorch/step_time.py. Same layers, same parameter
-counts and same optimizer as models/gpt2-124m.json and models/resnet50.json."""
+"""Networks as PyTorch users write them or take them from its libraries, for bench/pytorch/step_time.py: the same layers,
+parameter counts and optimizers as the files in models/."""
+import json
+import os
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -69,20 +72,146 @@ class ResNet50(nn.Module):
         return F.cross_entropy(self.fc(self.blocks(self.stem(images)).mean(dim=(2, 3))), targets)
 
 
-def make(name, channels_last=False):
-    """(step function, number of parameters)"""
+class Residual(nn.Module):
+    """The first residual block of a Stable Diffusion U-Net."""
+
+    def __init__(self, channels, time):
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(32, channels), nn.GroupNorm(32, channels)
+        self.conv1, self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1), nn.Conv2d(channels, channels, 3, 1, 1)
+        self.time = nn.Linear(time, channels)
+
+    def forward(self, x, time):
+        y = self.conv1(F.silu(self.norm1(x))) + self.time(time)[:, :, None, None]
+        return x + self.conv2(F.silu(self.norm2(y)))
+
+
+class Attention(nn.Module):
+    """Of `queries` to `context`, whose width may be another."""
+
+    def __init__(self, channels, context, heads):
+        super().__init__()
+        self.heads = heads
+        self.q = nn.Linear(channels, channels, bias=False)
+        self.k, self.v = nn.Linear(context, channels, bias=False), nn.Linear(context, channels, bias=False)
+        self.proj = nn.Linear(channels, channels)
+
+    def forward(self, x, context):
+        q, k, v = (y.unflatten(2, (self.heads, -1)).transpose(1, 2) for y in (self.q(x), self.k(context), self.v(context)))
+        return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class SpatialTransformer(nn.Module):
+    """The block behind it: every point of the image attends to all points and to the words of the text."""
+
+    def __init__(self, channels, text, heads):
+        super().__init__()
+        self.norm = nn.GroupNorm(32, channels, eps=1e-6)
+        self.proj_in, self.proj_out = nn.Conv2d(channels, channels, 1), nn.Conv2d(channels, channels, 1)
+        self.ln1, self.ln2, self.ln3 = (nn.LayerNorm(channels) for _ in range(3))
+        self.itself, self.cross = Attention(channels, channels, heads), Attention(channels, text, heads)
+        self.fc, self.out = nn.Linear(channels, 8 * channels), nn.Linear(4 * channels, channels)
+
+    def forward(self, image, context):
+        y = self.proj_in(self.norm(image))
+        x = y.flatten(2).transpose(1, 2)
+        z = self.ln1(x)
+        x = x + self.itself(z, z)
+        x = x + self.cross(self.ln2(x), context)
+        gate, value = self.fc(self.ln3(x)).chunk(2, dim=2)
+        x = x + self.out(F.gelu(gate) * value)
+        return image + self.proj_out(x.transpose(1, 2).reshape(y.shape))
+
+
+class UNetBlock(nn.Module):
+    def __init__(self, channels=320, text=768, heads=8):
+        super().__init__()
+        self.residual, self.transformer = Residual(channels, 4 * channels), SpatialTransformer(channels, text, heads)
+
+    def forward(self, x, time, context, wanted):
+        return F.mse_loss(self.transformer(self.residual(x, time), context), wanted)
+
+
+def unet_block(root):
+    """The same of models/sd-unet.json, as a model of its own."""
+    with open(os.path.join(root, "models", "sd-unet.json")) as file:
+        whole = json.load(file)
+    image = ["batch", "channels", "size", "size"]
+    layers = [layer for layer in whole["layers"] if layer["name"] in ("down0_res0", "down0_att0")]
+    text = json.dumps(layers).replace('"conv_in"', '"image"').replace('"time_silu2"', '"time"')
+    return {
+        "format": whole["format"], "name": "sd-unet-block", "vars": whole["vars"], "dtype": "float32",
+        "inputs": [{"name": "image", "shape": image, "dtype": "float32"},
+                   {"name": "time", "shape": ["batch", "4*channels"], "dtype": "float32"},
+                   {"name": "context", "shape": ["batch", "words", "text"], "dtype": "float32"},
+                   {"name": "wanted", "shape": image, "dtype": "float32"}],
+        "layers": json.loads(text) + [{"name": "loss", "op": "mse", "in": ["down0_att0.0.add_image", "wanted"]}],
+        "optimizer": whole["optimizer"],
+    }
+
+
+class Llama(nn.Module):
+    """Of the transformers library."""
+
+    def __init__(self, rows=32000):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+        self.net = LlamaForCausalLM(LlamaConfig(
+            vocab_size=rows, hidden_size=512, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=4,
+            intermediate_size=1536, max_position_embeddings=2048, rms_norm_eps=1e-5, tie_word_embeddings=True,
+            rope_theta=500000.0, use_cache=False, attn_implementation="sdpa"))
+
+    def forward(self, ids, targets):
+        return F.cross_entropy(self.net(input_ids=ids).logits.flatten(0, 1), targets.flatten())
+
+
+class ViT(nn.Module):
+    """Of the torchvision library."""
+
+    def __init__(self):
+        super().__init__()
+        import torchvision
+        self.net = torchvision.models.vit_b_16()
+
+    def forward(self, images, targets):
+        return F.cross_entropy(self.net(images), targets)
+
+
+def adamw(net, lr, decay, beta2=0.999):
+    return torch.optim.AdamW(net.parameters(), lr=lr, betas=(0.9, beta2), weight_decay=decay, fused=True)
+
+
+def make(name):
+    """(network, batch, optimizer)"""
     torch.manual_seed(1)
     if name == "gpt2-124m":
         net = GPT2()
-        batch = torch.randint(0, 50257, (1, 256)), torch.randint(0, 50257, (1, 256))
-        optimizer = torch.optim.AdamW(net.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    else:
-        net = ResNet50()
-        batch = torch.randn(4, 3, 224, 224), torch.randint(0, 1000, (4,))
-        if channels_last:
-            net = net.to(memory_format=torch.channels_last)
-            batch = batch[0].to(memory_format=torch.channels_last), batch[1]
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-4, fused=True)
+        return net, [torch.randint(0, 50257, (1, 256)) for _ in range(2)], adamw(net, 6e-4, 0.1, 0.95)
+    if name == "llama":
+        net = Llama()
+        return net, [torch.randint(0, 32000, (4, 256)) for _ in range(2)], adamw(net, 3e-4, 0.1, 0.95)
+    if name == "vit-b-16":
+        net = ViT()
+        return net, [torch.randn(4, 3, 224, 224), torch.randint(0, 1000, (4,))], adamw(net, 3e-4, 0.1)
+    if name == "sd-unet-block":
+        net = UNetBlock()
+        return net, [torch.randn(1, 320, 64, 64), torch.randn(1, 1280), torch.randn(1, 77, 768),
+                     torch.randn(1, 320, 64, 64)], adamw(net, 1e-4, 0.01)
+    net = ResNet50()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-4, fused=True)
+    return net, [torch.randn(4, 3, 224, 224), torch.randint(0, 1000, (4,))], optimizer
+
+
+def parameters(name):
+    return sum(p.numel() for p in make(name)[0].parameters())
+
+
+def step_of(name, channels_last=False):
+    """A function that does one training step."""
+    net, batch, optimizer = make(name)
+    if channels_last:
+        net = net.to(memory_format=torch.channels_last)
+        batch = [x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in batch]
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -91,4 +220,4 @@ def make(name, channels_last=False):
         optimizer.step()
         return loss.item()
 
-    return step, sum(p.numel() for p in net.parameters())
+    return step
