@@ -6,8 +6,9 @@ PyTorch with the same hyperparameters; and a convolutional network on handwritte
     bench/learn.py digits BIN FOLDER                the digits of scikit-learn, 1500 to learn and 297 held out
     bench/learn.py draw FOLDER/text.json PICTURE.svg
 
-BIN: the folder of the programs. Needs PyTorch (text) and scikit-learn (digits). Validation is on texts that the training has not
-seen, all of them, in windows one behind the other; both sides start from weights of the same distributions.
+BIN: the folder of the programs. Needs `scripts/pytorch-venv models` (text) and scikit-learn (digits). Validation is on texts that
+the training has not seen, all of them, in windows one behind the other. PyTorch starts from the weights that ckpt starts from;
+batches and what dropout drops are drawn by each side's own generator.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def by_ckpt(programs, folder, steps, every):
     keep_all = json.loads((folder / "all.json").read_text())["summary"]["peak_bytes"]
     run(programs / "ckpt-plan", *sizes, "-t", THREADS, "--budget", keep_all // 2, "-o", folder / "plan.json", model)
     train = [programs / "ckpt-train", *sizes, "--plan", folder / "plan.json", "--data", f"text:{folder}/train.txt", model]
-    run(*train, "--steps", 1, "--save", folder / "first.state")
+    run(*train, "--steps", 0, "--save", folder / "first.state", "--export", folder / "first.safetensors")
     say = ["--generate", 400, "--prompt", "The licence", "--temperature", 0.7, "--top-k", 40]
     before = run(*train, "--resume", folder / "first.state", *say)
     found = json.loads(run(*train, "--steps", steps, "--validate", f"tokens:{folder}/validation.bin", "--validate-every", every, "--log",
@@ -71,8 +72,9 @@ def by_ckpt(programs, folder, steps, every):
             "before": before, "after": run(*train, "--resume", folder / "best.state", *say)}
 
 
-def by_pytorch(parts, steps, every):
+def by_pytorch(parts, start, steps, every):
     import torch
+    from safetensors.torch import load_file
     from torch import nn
     from torch.nn import functional as F
     torch.set_num_threads(THREADS)
@@ -97,17 +99,16 @@ def by_pytorch(parts, steps, every):
         def __init__(self):
             super().__init__()
             self.embed, self.pos = nn.Embedding(SIZES["vocabulary"], hidden), nn.Embedding(window, hidden)
-            nn.init.normal_(self.embed.weight, std=0.02)
-            nn.init.normal_(self.pos.weight, std=0.02)
-            self.blocks, self.ln = nn.ModuleList(Block() for _ in range(SIZES["blocks"])), nn.LayerNorm(hidden)
+            self.h, self.ln = nn.ModuleList(Block() for _ in range(SIZES["blocks"])), nn.LayerNorm(hidden)
 
         def forward(self, ids, targets):
             x = F.dropout(self.embed(ids) + self.pos.weight, DROPOUT, self.training)
-            for block in self.blocks:
+            for block in self.h:
                 x = block(x)
             return F.cross_entropy((self.ln(x) @ self.embed.weight.T).flatten(0, 1), targets.flatten())
 
     model = Model()
+    model.load_state_dict(load_file(start))
     matrices = [p for p in model.parameters() if p.ndim > 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY},
                                    {"params": [p for p in model.parameters() if p.ndim == 1], "weight_decay": 0}], lr=LR, betas=BETAS)
@@ -146,7 +147,7 @@ def text(options):
     folder.mkdir(parents=True, exist_ok=True)
     parts = licences(folder)
     every = max(options.steps // 20, 1)
-    found = [by_ckpt(Path(options.bin), folder, options.steps, every), by_pytorch(parts, options.steps, every)]
+    found = [by_ckpt(Path(options.bin), folder, options.steps, every), by_pytorch(parts, folder / "first.safetensors", options.steps, every)]
     (folder / "text.json").write_text(json.dumps(found) + "\n")
     for side in found:
         step, loss = min(side["validation"], key=lambda point: point[1])

@@ -184,9 +184,10 @@ int64_t ckpt_gpu_group_rows(int64_t rows);
 /* Sizes of an attention whose inputs are right: B sequences of T queries and S keys, `heads` of queries and `kv_heads` of
  * keys and values, D numbers a head. Rows of queries (and of their gradients) are q_row elements apart, those of keys and
  * values kv_row. In one fused input keys start k_at elements behind the queries, values v_at; else both are 0. Query t
- * sees `window` keys up to its own position; 0: any number. */
+ * sees `window` keys up to its own position; 0: any number. The CPU takes `panel` keys at a time: at most 496, and an odd
+ * number of cache lines, so that the rows of a panel do not all meet in one set of the cache. */
 typedef struct ckpt_attention_sizes {
-    int64_t B, T, S, heads, kv_heads, D, q_row, kv_row, k_at, v_at, window;
+    int64_t B, T, S, heads, kv_heads, D, q_row, kv_row, k_at, v_at, window, panel;
     bool fused, causal;
     double scale;
     int bias, mask; /* the inputs' numbers; -1: none */

@@ -1,12 +1,13 @@
 /* Attention on the CPU. A thread takes one head of one sequence at a time: it packs the head's keys and values, then
- * takes BLOCK queries at a time, with BLOCK x S probabilities in its part of the workspace. There is no T x S matrix.
+ * takes BLOCK queries with a panel of keys at a time, whose probabilities stay in the second-level cache. There is no T x S
+ * matrix.
  * Heads are independent, so the assignment to threads changes no bit. Backward takes a head of keys with all heads of
  * queries that see it, in increasing order; and, if there is a bias, of all sequences in order, so that its gradient is
  * summed by one thread.
  *
  * Backward recomputes the probabilities from the saved logarithms of the row sums:
  *   P = exp(s - lse), dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = dS K, dK = dS^T Q, dV = P^T dO
- * Source: Dao et al. 2022, arXiv:2205.14135, algorithm 4. Departure: a whole row of keys at a time, no rescaling. */
+ * Source: Dao et al. 2022, arXiv:2205.14135, algorithms 1 and 4. Departure: a row is divided by its sum at the end. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "kernels/kernel.h"
 #include "kernels/philox.h"
 
-enum { BLOCK = 32, PAD = 64, STREAM = 1 };
+enum { BLOCK = 32, LINE = 16, PAD = 64, STREAM = 1 };
 
 typedef struct attention {
     int forward_threads, backward_threads;
@@ -90,29 +91,30 @@ static float *carve(float **next, int64_t count)
 }
 
 typedef struct scratch {
-    float *k_turned, *v, *q, *P; /* [D x S], [S x D], [BLOCK x D], [BLOCK x S] */
+    float *k_turned, *v, *q, *P; /* panels of [D x panel], [S x D], [BLOCK x D], [BLOCK x panel] */
     float *k, *v_turned, *dk, *dv, *dO, *dq, *dP;
-    uint32_t *words; /* S + 4 */
+    uint32_t *words; /* panel + 4 */
 } scratch;
 
 static void scratch_carve(const problem *p, bool backward, float *base, scratch *s)
 {
     const ckpt_attention_sizes *const z = &p->z;
     float *next = base;
-    const int64_t whole = z->S * z->D, rows = BLOCK < z->T ? BLOCK : z->T;
-    s->k_turned = carve(&next, whole);
+    const int64_t whole = z->S * z->D, turned = ckpt_round_up(z->S, p->z.panel) * z->D,
+                  rows = BLOCK < z->T ? BLOCK : z->T;
+    s->k_turned = carve(&next, turned);
     s->v = carve(&next, backward ? 0 : whole);
     s->q = carve(&next, rows * z->D);
-    s->P = carve(&next, rows * z->S);
-    s->words = (uint32_t *)(void *)carve(&next, p->drop > 0 ? z->S + 4 : 0);
+    s->P = carve(&next, rows * p->z.panel);
+    s->words = (uint32_t *)(void *)carve(&next, p->drop > 0 ? p->z.panel + 4 : 0);
     if (backward) {
         s->k = carve(&next, whole);
-        s->v_turned = carve(&next, whole);
+        s->v_turned = carve(&next, turned);
         s->dk = carve(&next, whole);
         s->dv = carve(&next, whole);
         s->dO = carve(&next, rows * z->D);
         s->dq = carve(&next, rows * z->D);
-        s->dP = carve(&next, rows * z->S);
+        s->dP = carve(&next, rows * p->z.panel);
     }
 }
 
@@ -121,9 +123,10 @@ static int64_t scratch_count(const ckpt_node *node, bool backward)
 {
     const problem p = problem_of(node);
     const int64_t whole = ckpt_round_up(p.z.S * p.z.D, PAD), rows = BLOCK < p.z.T ? BLOCK : p.z.T;
-    const int64_t small = ckpt_round_up(rows * p.z.D, PAD), wide = ckpt_round_up(rows * p.z.S, PAD);
-    const int64_t words = p.drop > 0 ? ckpt_round_up(p.z.S + 4, PAD) : 0;
-    return words + (backward ? 5 * whole + 3 * small + 2 * wide : 2 * whole + small + wide);
+    const int64_t turned = ckpt_round_up(ckpt_round_up(p.z.S, p.z.panel) * p.z.D, PAD);
+    const int64_t small = ckpt_round_up(rows * p.z.D, PAD), wide = ckpt_round_up(rows * p.z.panel, PAD);
+    const int64_t words = p.drop > 0 ? ckpt_round_up(p.z.panel + 4, PAD) : 0;
+    return words + (backward ? 2 * turned + 3 * whole + 3 * small + 2 * wide : turned + whole + small + wide);
 }
 
 /* What one thread computes at a time in backward: a head of keys, of one sequence or of all. */
@@ -183,110 +186,155 @@ static void unpack(int64_t rows, int64_t D, const float *from, float scale, floa
     }
 }
 
-/* to[D x rows] = from turned. Sixteen rows at a time: whole cache lines are written. */
-static void pack_turned(int64_t rows, int64_t D, const float *from, int64_t row, float *to)
+/* Panels of to[D x panel] = from turned. A line of rows at a time: whole cache lines are written. */
+static void pack_turned(const problem *p, const float *from, float *to)
 {
-    for (int64_t i0 = 0; i0 < rows; i0 += 16) {
-        const int64_t end = i0 + 16 < rows ? i0 + 16 : rows;
+    const int64_t D = p->z.D, S = p->z.S, row = p->z.kv_row;
+    for (int64_t i0 = 0; i0 < S; i0 += LINE) {
+        const int64_t end = i0 + LINE < S ? i0 + LINE : S;
+        float *const panel = to + i0 / p->z.panel * p->z.panel * D + i0 % p->z.panel;
         for (int64_t d = 0; d < D; d++) {
             for (int64_t i = i0; i < end; i++) {
-                to[d * rows + i] = from[i * row + d];
+                panel[d * p->z.panel + i - i0] = from[i * row + d];
             }
         }
     }
 }
 
-/* Query i sees none but keys first_seen .. end_seen - 1. */
-static int64_t first_seen(const problem *p, int64_t i)
+/* Keys from .. end - 1, none where end <= from. */
+typedef struct keys {
+    int64_t from, end;
+} keys;
+
+/* Those of `all` that query i sees. */
+static keys seen(const problem *p, int64_t i, keys all)
 {
-    return p->z.window > 0 && i >= p->z.window ? i - p->z.window + 1 : 0;
+    const int64_t from = p->z.window > 0 && i >= p->z.window ? i - p->z.window + 1 : 0;
+    const int64_t end = p->z.causal ? i + 1 : p->z.S;
+    return (keys){from > all.from ? from : all.from, end < all.end ? end : all.end};
 }
 
-static int64_t end_seen(const problem *p, int64_t i)
+/* What queries first .. last see of the panel that begins at key `start`. */
+static keys panel_keys(const problem *p, int64_t start, int64_t first, int64_t last)
 {
-    return p->z.causal ? i + 1 : p->z.S;
+    const keys panel = {start, start + p->z.panel};
+    return (keys){seen(p, first, panel).from, seen(p, last, panel).end};
 }
 
-/* The random words of the keys that query i sees: a weight is kept where its word >= p->threshold. */
-static const uint32_t *draw_row(const problem *p, const ckpt_kernel_args *args, int64_t bh, int64_t i, uint32_t *words)
+/* The random words of keys that query i sees: a weight is kept where its word >= p->threshold. */
+static const uint32_t *draw_row(const problem *p, const ckpt_kernel_args *args, int64_t bh, int64_t i, keys of,
+                                uint32_t *words)
 {
-    const uint64_t first = (uint64_t)((bh * p->z.T + i) * p->z.S + first_seen(p, i));
+    const uint64_t first = (uint64_t)((bh * p->z.T + i) * p->z.S + of.from);
     const uint64_t skip = first & 3; /* words come in fours */
     ckpt_vector_philox(args->seed, args->step, (uint32_t)args->node->index, STREAM, first - skip,
-                       end_seen(p, i) - first_seen(p, i) + (int64_t)skip, words);
+                       of.end - of.from + (int64_t)skip, words);
     return words + skip;
 }
 
-/* Adds the bias to query i's scores of keys from .. end - 1 and sets those that the mask hides to -infinity. */
-static void change_scores(const problem *p, const head *at, int64_t i, int64_t from, int64_t end, float *score)
+/* Adds the bias to query i's scores of `of` and sets those that the mask hides to -infinity. */
+static void change_scores(const problem *p, const head *at, int64_t i, keys of, float *score)
 {
     const ckpt_attention_sizes *const z = &p->z;
+    const int64_t count = of.end - of.from;
     if (p->bias != NULL) {
-        const float *const bias = p->bias + (at->h * z->T + i) * z->S;
+        const float *const bias = p->bias + (at->h * z->T + i) * z->S + of.from;
 #pragma omp simd
-        for (int64_t j = from; j < end; j++) {
+        for (int64_t j = 0; j < count; j++) {
             score[j] += bias[j];
         }
     }
     if (p->mask != NULL) {
-        const int32_t *const mask = p->mask + at->b % z->mask_count * z->mask_step + i * z->mask_row;
+        const int32_t *const mask = p->mask + at->b % z->mask_count * z->mask_step + i * z->mask_row + of.from;
 #pragma omp simd
-        for (int64_t j = from; j < end; j++) {
+        for (int64_t j = 0; j < count; j++) {
             score[j] = mask[j] != 0 ? score[j] : -INFINITY;
         }
     }
 }
 
-/* Row i of scores becomes exp(score - maximum), dropped. Returns 1 / their sum before dropout, or 0 if no key is seen. */
-static float softmax_row(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t i, uint32_t *words,
-                         float *row)
+/* The largest score of a row so far, and the sum of exp(score - most). */
+typedef struct running {
+    float most, sum;
+} running;
+
+/* Query i's scores of `of` become exp(score - maximum so far), dropped. Returns by what its earlier ones are too large. */
+static float softmax_row(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t i, keys of,
+                         uint32_t *words, running *so_far, float *row)
 {
-    const int64_t from = first_seen(p, i), count = end_seen(p, i) - from;
-    float *const lse = (float *)args->saved[0] + at->bh * p->z.T + i;
-    change_scores(p, at, i, from, from + count, row);
-    row += from;
-    const float most = ckpt_vector_max(count, row);
+    const int64_t count = of.end - of.from;
+    change_scores(p, at, i, of, row);
+    const float most = fmaxf(so_far->most, ckpt_vector_max(count, row));
     if (most == -INFINITY) {
         memset(row, 0, (size_t)count * sizeof *row);
-        *lse = 0;
-        return 0;
+        return 1;
     }
+    const float shrink = so_far->most == most ? 1 : expf(so_far->most - most);
     ckpt_vector_exp(count, row, most, 1, row);
-    const float sum = ckpt_vector_sum(count, row);
-    *lse = most + logf(sum);
+    *so_far = (running){most, so_far->sum * shrink + ckpt_vector_sum(count, row)};
     if (p->drop > 0) {
-        const uint32_t *word = draw_row(p, args, at->bh, i, words);
+        const uint32_t *word = draw_row(p, args, at->bh, i, of, words);
 #pragma omp simd
         for (int64_t j = 0; j < count; j++) {
             row[j] = word[j] >= p->threshold ? row[j] * p->keep : 0.0F;
         }
     }
-    return 1 / sum;
+    return shrink;
 }
 
-/* Zeros beside what query i sees, in from .. end - 1. */
-static void clear_unseen(const problem *p, int64_t i, int64_t from, int64_t end, float *row)
+/* Zeros beside what a query sees of `all`: row begins at key all.from. */
+static void clear_unseen(keys all, keys of, float *row)
 {
-    memset(row + from, 0, (size_t)(first_seen(p, i) - from) * sizeof *row);
-    memset(row + end_seen(p, i), 0, (size_t)(end - end_seen(p, i)) * sizeof *row);
+    if (of.end <= of.from) {
+        of = (keys){all.end, all.end};
+    }
+    memset(row, 0, (size_t)(of.from - all.from) * sizeof *row);
+    memset(row + of.end - all.from, 0, (size_t)(all.end - of.end) * sizeof *row);
+}
+
+static void scale_row(int64_t D, float by, float *y)
+{
+    for (int64_t d = 0; d < D; d++) {
+        y[d] *= by;
+    }
 }
 
 /* Queries first .. first + rows - 1 of one head. y: [rows x D], C apart. */
 static void forward_block(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t first, int64_t rows,
                           const scratch *s, float *y)
 {
-    const int64_t S = p->z.S, D = p->z.D, from = first_seen(p, first), end = end_seen(p, first + rows - 1);
-    ckpt_tile_product(rows, end - from, D, s->q, D, 1, s->k_turned + from, S, s->P + from, S, false);
-    float inverse[BLOCK];
+    const int64_t D = p->z.D;
+    running so_far[BLOCK];
+    bool adds = false;
     for (int64_t r = 0; r < rows; r++) {
-        inverse[r] = softmax_row(p, args, at, first + r, s->words, s->P + r * S);
-        clear_unseen(p, first + r, from, end, s->P + r * S);
+        so_far[r] = (running){-INFINITY, 0};
     }
-    ckpt_tile_product(rows, D, end - from, s->P + from, S, 1, s->v + from * D, D, y, p->C, false);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t d = 0; d < D; d++) {
-            y[r * p->C + d] *= inverse[r];
+    for (int64_t start = 0; start < p->z.S; start += p->z.panel) {
+        const keys all = panel_keys(p, start, first, first + rows - 1);
+        if (all.end <= all.from) {
+            continue;
         }
+        ckpt_tile_product(rows, all.end - all.from, D, s->q, D, 1, s->k_turned + start * D + all.from - start,
+                          p->z.panel, s->P, p->z.panel, false);
+        for (int64_t r = 0; r < rows; r++) {
+            const keys of = seen(p, first + r, all);
+            float *const row = s->P + r * p->z.panel;
+            clear_unseen(all, of, row);
+            const float shrink = of.end <= of.from ? 1
+                                                   : softmax_row(p, args, at, first + r, of, s->words, &so_far[r],
+                                                                 row + of.from - all.from);
+            if (adds && shrink != 1) {
+                scale_row(D, shrink, y + r * p->C);
+            }
+        }
+        ckpt_tile_product(rows, D, all.end - all.from, s->P, p->z.panel, 1, s->v + all.from * D, D, y, p->C, adds);
+        adds = true;
+    }
+    float *const lse = (float *)args->saved[0] + at->bh * p->z.T + first;
+    for (int64_t r = 0; r < rows; r++) {
+        const bool any = so_far[r].most > -INFINITY;
+        lse[r] = any ? so_far[r].most + logf(so_far[r].sum) : 0;
+        scale_row(D, any ? 1 / so_far[r].sum : 0, y + r * p->C);
     }
 }
 
@@ -295,7 +343,7 @@ static void forward_head(const problem *p, const ckpt_kernel_args *args, int64_t
     const ckpt_attention_sizes *const z = &p->z;
     const head at = head_of(p, bh / z->heads, bh % z->heads);
     float *y = (float *)args->out[0] + at.out_at;
-    pack_turned(z->S, z->D, p->k + at.kv_at, z->kv_row, s->k_turned);
+    pack_turned(p, p->k + at.kv_at, s->k_turned);
     pack(z->S, z->D, p->v + at.kv_at, z->kv_row, 1, s->v);
     for (int64_t first = 0; first < z->T; first += BLOCK) {
         const int64_t rows = z->T - first < BLOCK ? z->T - first : BLOCK;
@@ -331,19 +379,17 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* P and dP of query i become the dropped P and dS. `delta` = rowsum(dO O). */
-static void backward_row(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t i, float delta,
-                         uint32_t *words, float *P, float *dP)
+/* P and dP of query i's keys `of` become the dropped P and dS. `delta` = rowsum(dO O). */
+static void backward_row(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t i, keys of,
+                         float delta, uint32_t *words, float *P, float *dP)
 {
     const float lse = ((const float *)args->saved[0])[at->bh * p->z.T + i];
-    const int64_t from = first_seen(p, i), count = end_seen(p, i) - from;
-    change_scores(p, at, i, from, from + count, P);
-    P += from;
-    dP += from;
+    const int64_t count = of.end - of.from;
+    change_scores(p, at, i, of, P);
     ckpt_vector_exp(count, P, lse, 1, P);
     if (p->drop > 0) {
         /* The mask stands between P and V, so dP passes through it and dS sees the P before it. */
-        const uint32_t *word = draw_row(p, args, at->bh, i, words);
+        const uint32_t *word = draw_row(p, args, at->bh, i, of, words);
 #pragma omp simd
         for (int64_t j = 0; j < count; j++) {
             const float factor = word[j] >= p->threshold ? p->keep : 0.0F;
@@ -358,17 +404,42 @@ static void backward_row(const problem *p, const ckpt_kernel_args *args, const h
     }
 }
 
-/* The bias's gradient of query i: dS, summed over the sequences in order. */
-static void bias_gradient(const problem *p, const head *at, int64_t i, const float *dS)
+/* The bias's gradient of query i: dS of keys `of`, summed over the sequences in order. */
+static void bias_gradient(const problem *p, const head *at, int64_t i, keys of, const float *dS)
 {
-    const int64_t S = p->z.S, from = first_seen(p, i), end = end_seen(p, i);
-    float *const to = p->dbias + (at->h * p->z.T + i) * S;
+    float *const to = p->dbias + (at->h * p->z.T + i) * p->z.S;
     if (at->b == 0) {
-        memset(to, 0, (size_t)from * sizeof *to);
-        memcpy(to + from, dS + from, (size_t)(end - from) * sizeof *to);
-        memset(to + end, 0, (size_t)(S - end) * sizeof *to);
+        memcpy(to + of.from, dS, (size_t)(of.end - of.from) * sizeof *to);
     } else {
-        ckpt_vector_add(end - from, dS + from, to + from);
+        ckpt_vector_add(of.end - of.from, dS, to + of.from);
+    }
+}
+
+/* Queries first .. first + rows - 1 of one head with one panel's keys `all`: what they add to dq, dk and dv. s->q and
+ * s->dO are theirs. */
+static void backward_panel(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t first, int64_t rows,
+                           int64_t start, keys all, const float *delta, const scratch *s)
+{
+    const int64_t D = p->z.D, count = all.end - all.from, turned = start * D + all.from - start;
+    ckpt_tile_product(rows, count, D, s->q, D, 1, s->k_turned + turned, p->z.panel, s->P, p->z.panel, false);
+    ckpt_tile_product(rows, count, D, s->dO, D, 1, s->v_turned + turned, p->z.panel, s->dP, p->z.panel, false);
+    for (int64_t r = 0; r < rows; r++) {
+        const keys of = seen(p, first + r, all);
+        float *const P = s->P + r * p->z.panel, *const dP = s->dP + r * p->z.panel;
+        if (of.end > of.from) {
+            backward_row(p, args, at, first + r, of, delta[r], s->words, P + of.from - all.from,
+                         dP + of.from - all.from);
+        }
+        clear_unseen(all, of, P);
+        clear_unseen(all, of, dP);
+        if (p->dbias != NULL && of.end > of.from) {
+            bias_gradient(p, at, first + r, of, dP + of.from - all.from);
+        }
+    }
+    ckpt_tile_product(count, D, rows, s->P, 1, p->z.panel, s->dO, D, s->dv + all.from * D, D, true);
+    ckpt_tile_product(count, D, rows, s->dP, 1, p->z.panel, s->q, D, s->dk + all.from * D, D, true);
+    if (p->dq != NULL) {
+        ckpt_tile_product(rows, D, count, s->dP, p->z.panel, 1, s->k + all.from * D, D, s->dq, D, true);
     }
 }
 
@@ -376,28 +447,27 @@ static void bias_gradient(const problem *p, const head *at, int64_t i, const flo
 static void backward_head(const problem *p, const ckpt_kernel_args *args, const head *at, const scratch *s)
 {
     const ckpt_attention_sizes *const z = &p->z;
-    const int64_t T = z->T, S = z->S, D = z->D;
+    const int64_t D = z->D;
     const float *y = (const float *)args->out[0] + at->out_at, *dy = (const float *)args->grad_out[0] + at->out_at;
-    for (int64_t first = 0; first < T; first += BLOCK) {
-        const int64_t rows = T - first < BLOCK ? T - first : BLOCK;
-        const int64_t from = first_seen(p, first), end = end_seen(p, first + rows - 1), keys = end - from;
+    if (p->dbias != NULL && at->b == 0) {
+        memset(p->dbias + at->h * z->T * z->S, 0, (size_t)(z->T * z->S) * sizeof *p->dbias);
+    }
+    for (int64_t first = 0; first < z->T; first += BLOCK) {
+        const int64_t rows = z->T - first < BLOCK ? z->T - first : BLOCK;
+        float delta[BLOCK];
         pack(rows, D, p->q + at->q_at + first * z->q_row, z->q_row, p->scale, s->q);
         pack(rows, D, dy + first * p->C, p->C, 1, s->dO);
-        ckpt_tile_product(rows, keys, D, s->q, D, 1, s->k_turned + from, S, s->P + from, S, false);
-        ckpt_tile_product(rows, keys, D, s->dO, D, 1, s->v_turned + from, S, s->dP + from, S, false);
+        memset(s->dq, 0, (size_t)(rows * D) * sizeof *s->dq);
         for (int64_t r = 0; r < rows; r++) {
-            const float delta = ckpt_vector_dot(D, s->dO + r * D, y + (first + r) * p->C);
-            backward_row(p, args, at, first + r, delta, s->words, s->P + r * S, s->dP + r * S);
-            clear_unseen(p, first + r, from, end, s->P + r * S);
-            clear_unseen(p, first + r, from, end, s->dP + r * S);
-            if (p->dbias != NULL) {
-                bias_gradient(p, at, first + r, s->dP + r * S);
+            delta[r] = ckpt_vector_dot(D, s->dO + r * D, y + (first + r) * p->C);
+        }
+        for (int64_t start = 0; start < z->S; start += p->z.panel) {
+            const keys all = panel_keys(p, start, first, first + rows - 1);
+            if (all.end > all.from) {
+                backward_panel(p, args, at, first, rows, start, all, delta, s);
             }
         }
-        ckpt_tile_product(keys, D, rows, s->P + from, 1, S, s->dO, D, s->dv + from * D, D, true);
-        ckpt_tile_product(keys, D, rows, s->dP + from, 1, S, s->q, D, s->dk + from * D, D, true);
         if (p->dq != NULL) {
-            ckpt_tile_product(rows, D, keys, s->dP + from, S, 1, s->k + from * D, D, s->dq, D, false);
             unpack(rows, D, s->dq, p->scale, p->dq + at->q_at + first * z->q_row, z->q_row);
         }
     }
@@ -408,8 +478,8 @@ static void backward_keys(const problem *p, const ckpt_kernel_args *args, int64_
 {
     const int64_t S = p->z.S, D = p->z.D, row = p->z.kv_row, first = key_head * p->group;
     const int64_t at = head_of(p, b, first).kv_at;
-    pack_turned(S, D, p->k + at, row, s->k_turned);
-    pack_turned(S, D, p->v + at, row, s->v_turned);
+    pack_turned(p, p->k + at, s->k_turned);
+    pack_turned(p, p->v + at, s->v_turned);
     pack(S, D, p->k + at, row, 1, s->k);
     memset(s->dk, 0, (size_t)(S * D) * sizeof *s->dk);
     memset(s->dv, 0, (size_t)(S * D) * sizeof *s->dv);

@@ -19,6 +19,14 @@ static const ckpt_attr_spec attrs[] = {
     {0},
 };
 
+/* S keys in panels of about the same size. */
+static int64_t panel_of(int64_t S)
+{
+    enum { LINE = 16, MOST = 31 * LINE };
+    const int64_t panels = (ckpt_plus(S, MOST) - 1) / MOST, even = (ckpt_plus(S, panels) - 1) / panels;
+    return (even + 2 * LINE - 1 + LINE) / (2 * LINE) * (2 * LINE) - LINE;
+}
+
 ckpt_attention_sizes ckpt_attention_sizes_of(const ckpt_node *node)
 {
     const ckpt_shape *const x = &node->in[0].shape;
@@ -33,6 +41,7 @@ ckpt_attention_sizes ckpt_attention_sizes_of(const ckpt_node *node)
     s.kv_row = s.fused ? x->dim[2] : node->in[1].shape.dim[2];
     s.k_at = s.fused ? heads * s.D : 0;
     s.v_at = s.fused ? (heads + s.kv_heads) * s.D : 0;
+    s.panel = panel_of(s.S);
     s.window = ckpt_node_int(node, "window");
     s.causal = ckpt_node_bool(node, "causal");
     s.scale = ckpt_node_float(node, "scale");
@@ -54,19 +63,21 @@ static int64_t padded(int64_t n)
     return ckpt_plus(n, 63) / 64 * 64;
 }
 
-/* Per thread, each piece rounded up to 64 elements: forward two copies of one head's rows [S, D], 32 queries and their
- * probabilities [32, S]; backward five and three of [32, D], and two of [32, S]; a row of random words for dropout.
+/* Per thread, each piece rounded up to 64 elements: forward one head's values [S, D] and its keys in whole panels, 32
+ * queries and their probabilities [32, panel]; backward three of [S, D], two in panels, three of [32, D] and two of
+ * [32, panel]; a row of random words for dropout.
  * Never more threads than there are heads of queries in forward, of keys in backward; with a bias a thread has a head of
  * all sequences there. */
 static void allow_workspace(ckpt_node *node, const ckpt_attention_sizes *s)
 {
     const int64_t rows = s->T < 32 ? s->T : 32, threads = node->threads;
     const int64_t head = padded(ckpt_times(s->S, s->D)), small = padded(ckpt_times(rows, s->D));
-    const int64_t wide = padded(ckpt_times(rows, s->S));
-    const int64_t words = ckpt_node_float(node, "dropout") > 0 ? padded(ckpt_plus(s->S, 4)) : 0;
-    const int64_t forward = ckpt_plus(ckpt_plus(ckpt_times(head, 2), small), ckpt_plus(wide, words));
-    const int64_t backward =
-        ckpt_plus(ckpt_plus(ckpt_times(head, 5), ckpt_times(small, 3)), ckpt_plus(ckpt_times(wide, 2), words));
+    const int64_t whole = ckpt_times((ckpt_plus(s->S, s->panel) - 1) / s->panel, s->panel);
+    const int64_t turned = padded(ckpt_times(whole, s->D)), wide = padded(rows * s->panel);
+    const int64_t words = ckpt_node_float(node, "dropout") > 0 ? padded(s->panel + 4) : 0;
+    const int64_t forward = ckpt_plus(ckpt_plus(ckpt_plus(head, turned), small), wide + words);
+    const int64_t backward = ckpt_plus(ckpt_plus(ckpt_times(head, 3), ckpt_times(turned, 2)),
+                                       ckpt_plus(ckpt_times(small, 3), 2 * wide + words));
     const int64_t queries = ckpt_times(s->B, s->heads), keys = ckpt_times(s->bias >= 0 ? 1 : s->B, s->kv_heads);
     node->forward_workspace_bytes = ckpt_times(forward, 4 * (queries < threads ? queries : threads));
     node->backward_workspace_bytes = ckpt_times(backward, 4 * (keys < threads ? keys : threads));

@@ -304,7 +304,8 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     CKPT_JSON_INTS(
         &w, {"planned_peak_bytes", plan->peak_bytes}, {"measured_peak_bytes", ckpt_train_peak(training)},
         {"outside_bytes", ckpt_executor_outside(training->executor)}, {"process_peak_bytes", ckpt_process_peak_bytes()},
-        {"offload_host_bytes", ckpt_executor_host_bytes(training->executor)}, {"step_ns", median_time(training)});
+        {"offload_host_bytes", ckpt_executor_host_bytes(training->executor)}, {"step_ns", median_time(training)},
+        {"waited_ns", training->loader == NULL ? 0 : ckpt_loader_waited_ns(training->loader)});
     json_memory(training, &w);
     json_launches(training, &w);
     json_ranks(training, &w);

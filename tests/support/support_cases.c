@@ -443,6 +443,12 @@ const ckpt_case ckpt_cases[] = {
      AT(INT("height", 28), INT("width", 21), INT("window", 7), INT("shift", 3))},
     {.op = "attention", IN(F(1, 150, 96)), AT(INT("heads", 2), FLAG("causal", 1), INT("window", 40))},
     {.op = "attention", IN(F(2, 70, 48), F(2, 70, 70), IDS(2, 2, 70)), AT(INT("heads", 2), FLAG("bias", 1), FLAG("mask", 1))},
+    /* more keys than a panel has */
+    {.op = "attention", IN(F(1, 60, 8), F(1, 1100, 8), F(1, 1100, 8)), AT(INT("heads", 2))},
+    {.op = "attention", IN(F(1, 530, 12)), AT(INT("heads", 2), FLAG("causal", 1), REAL("dropout", 0.1))},
+    {.op = "attention", IN(F(1, 700, 9)), AT(INT("heads", 1), FLAG("causal", 1), INT("window", 300))},
+    {.op = "attention", IN(F(2, 33, 8), F(2, 600, 8), F(2, 600, 8), F(2, 33, 600), IDS(2, 2, 600)),
+     AT(INT("heads", 2), FLAG("bias", 1), FLAG("mask", 1), REAL("dropout", 0.2))},
     {.op = "add", .in_count = 3, IN(F(130, 300))},
     {.op = "mul", .in_count = 2, IN(F(130, 300))},
     {.op = "mul", IN(F(4, 70, 12, 14), F(4, 70, 1, 1))},
