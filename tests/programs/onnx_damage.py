@@ -48,6 +48,8 @@ def attribute(name, value):
         return body + varint(2 << 3 | 5) + struct.pack("<f", value) + field(20, 1)
     if isinstance(value, str):
         return body + field(4, value) + field(20, 3)
+    if isinstance(value, bytes):
+        return body + field(5, value) + field(20, 4)
     return body + b"".join(field(8, one) for one in value) + field(20, 7)
 
 
@@ -80,6 +82,26 @@ def one(op, inputs, initializers=(), **more):
     graph_inputs = more.pop("graph_inputs", (("x", (2, 4)),))
     return model([node(op, inputs, **given, **more)], initializers, graph_inputs)
 
+
+def scalar(name, number):
+    return field(2, 1) + field(8, name) + field(9, struct.pack("<f", number))
+
+
+def lstm(width=3, biases=2, **attributes):
+    """Of 3 inputs and 2 states; `width` is what its weight says."""
+    shapes = {"w": (1, 8, width), "r": (1, 8, 2), "b": (1, 8 * biases)}
+    return model([node("LSTM", ("x", "w", "r", "b"), hidden_size=2, **attributes)],
+                 [floats(name, shape) for name, shape in shapes.items()], inputs=(("x", (5, 2, 3)),))
+
+
+# Sound ones, which are read.
+SOUND = {
+    "good": GOOD,
+    "an LSTM": lstm(),
+    "a mean that is the output": one("ReduceMean", ("x",), axes=[-1], keepdims=1),
+    "remainders of either sign": model([node("Mod", ("a", "b"), ("s",), fmod=1), node("Abs", ("s",), ("n",)), node("Reshape", ("x", "n"))],
+                                       [ints("a", [-8]), ints("b", [9])]),
+}
 
 CASES = {
     "cut off": (GOOD[:-20], "is no ONNX model"),
@@ -126,6 +148,23 @@ CASES = {
     "a perm with a dim twice": (one("Transpose", ("x",), perm=[0, 0]), "\"perm\" is no order"),
     "an empty slice": (one("Slice", ("x", "a", "b"), [ints("a", [3]), ints("b", [1])]), "cuts"),
     "a constant as large as memory": (one("ConstantOfShape", ("s",), [ints("s", [1 << 40])]), "more than 1048576 elements"),
+    "a constant shape without a shape": (one("ConstantOfShape", ("",)), "no shape"),
+    "a fill of two numbers": (model([node("ConstantOfShape", ("s",), value=floats("v", (2,)))], [ints("s", [2])]), "2 numbers, wanted one"),
+    "the least of three constants": (one("Min", ("a", "b", "c"), [ints("a", [4]), ints("b", [2]), ints("c", [1])]),
+                                     "3 constants as inputs, wanted 2"),
+    "an axis that is no list": (one("ReduceMean", ("x",), axes=1), "\"axes\" has 0 whole numbers, wanted a list"),
+    "a slope that is a whole number": (one("LeakyRelu", ("x",), alpha=2), "\"negative_slope\" becomes nan"),
+    "an output shape of ConvTranspose": (one("ConvTranspose", ("x", "w"), [floats("w", (3, 4, 3, 3))], graph_inputs=IMAGE,
+                                             output_shape=[9, 9]), "\"output_shape\" is not supported"),
+    "an average over what ceil_mode adds": (one("AveragePool", ("x",), graph_inputs=(("x", (2, 3, 7, 7)),), kernel_shape=[3, 3],
+                                                strides=[2, 2], pads=[1, 1, 0, 0], ceil_mode=1, count_include_pad=1),
+                                            "pads that do not count"),
+    "gates that are coupled": (lstm(input_forget=1), "input_forget is not supported"),
+    "an LSTM of wider inputs": (lstm(width=4), "weights of other sizes"),
+    "an LSTM with a third bias": (lstm(biases=3), "weights of other sizes"),
+    "erf of a number over x": (model([node("Div", ("root", "x"), ("u",)), node("Erf", ("u",), ("v",)), node("Add", ("v", "one"), ("a",)),
+                                      node("Mul", ("a", "x"), ("b",)), node("Mul", ("b", "half"))],
+                                     [scalar("root", 2 ** 0.5), scalar("one", 1), scalar("half", 0.5)]), "(Erf): is supported in"),
     "a free size without an end": (model([node("Relu", ("x",))], inputs=(("x", ("n", 1 << 62)),)), "model.onnx"),
 }
 
@@ -139,11 +178,11 @@ def refuse(command, what, wanted):
 
 
 def main():
-    for bytes_, name in ((GOOD, "good.onnx"),):
-        with open(name, "wb") as file:
+    for what, bytes_ in reversed(SOUND.items()):
+        with open("good.onnx", "wb") as file:
             file.write(bytes_)
-    subprocess.run([f"{BIN}/ckpt-plan", "--threads", "2", "--strategy", "keep-all", "-o", "good.json", "good.onnx"], check=True,
-                   stdout=subprocess.DEVNULL)
+        subprocess.run([f"{BIN}/ckpt-plan", "--threads", "2", "--strategy", "keep-all", "-o", "good.json", "good.onnx"], check=True,
+                       stdout=subprocess.DEVNULL)
     for what, (bytes_, wanted) in CASES.items():
         with open("model.onnx", "wb") as file:
             file.write(bytes_)

@@ -91,9 +91,8 @@ static int bytes_of(int32_t type)
     }
 }
 
-/* A constant whose elements are all there. */
-static ckpt_code read_tensor(onnx_importer *m, const char *name, const Onnx__TensorProto *t, bool initializer,
-                             onnx_value *value)
+ckpt_code onnx_tensor(onnx_importer *m, const char *name, const Onnx__TensorProto *t, bool initializer,
+                      onnx_value *value)
 {
     const int bytes = t->has_data_type ? bytes_of(t->data_type) : 0;
     int64_t count = 1;
@@ -137,7 +136,7 @@ static ckpt_code add_initializers(onnx_importer *m)
         const Onnx__TensorProto *const t = m->graph->initializer[i];
         const char *const name = t->name != NULL ? t->name : "";
         onnx_value value;
-        CKPT_TRY(read_tensor(m, name, t, true, &value));
+        CKPT_TRY(onnx_tensor(m, name, t, true, &value));
         CKPT_TRY(add_value(m, name, &value));
     }
     return m->graph->n_sparse_initializer == 0 ? CKPT_OK : CKPT_FAIL(m->err, CKPT_BAD_INPUT, "has sparse initializers");
@@ -299,7 +298,7 @@ static ckpt_code lower_constant(onnx_importer *m)
     onnx_value value = {.constant = true};
     double *number = NULL;
     if (attr != NULL && attr->t != NULL) {
-        CKPT_TRY(read_tensor(m, m->node->output[0], attr->t, false, &value));
+        CKPT_TRY(onnx_tensor(m, m->node->output[0], attr->t, false, &value));
         return onnx_name(m, 0, &value);
     }
     const size_t count = attr == NULL ? 0 : attr->n_ints > 0 ? attr->n_ints : attr->n_floats > 0 ? attr->n_floats : 1;
@@ -434,10 +433,9 @@ static ckpt_code add_loss(onnx_importer *m)
     return CKPT_OK;
 }
 
-/* What the loss needs, and the places of those layers. */
+/* What the loss needs. */
 static void find_needed(onnx_importer *m)
 {
-    int place = 0;
     m->layer[m->layer_count - 1].needed = true;
     for (int i = m->layer_count - 1; i >= 0; i--) {
         const ckpt_layer *const layer = &m->layer[i].layer;
@@ -449,9 +447,6 @@ static void find_needed(onnx_importer *m)
         if (m->layer[i].needed && layer->tie >= 0) {
             m->layer[layer->tie].needed = true;
         }
-    }
-    for (int i = 0; i < m->layer_count; i++) {
-        m->layer[i].place = m->layer[i].needed ? place++ : -1;
     }
 }
 
@@ -471,18 +466,18 @@ static void put(void *context, void *memory)
     ckpt_memory_put(memory);
 }
 
-static ckpt_code check_opset(onnx_importer *m, const Onnx__ModelProto *model)
+static ckpt_code check_opset(const onnx_importer *m, const Onnx__ModelProto *model)
 {
+    int64_t version = 0;
     for (size_t i = 0; i < model->n_opset_import; i++) {
         const Onnx__OperatorSetIdProto *const set = model->opset_import[i];
         if (set->domain == NULL || set->domain[0] == '\0' || strcmp(set->domain, "ai.onnx") == 0) {
-            m->opset = set->version;
+            version = set->version;
         }
     }
-    return m->opset >= OPSET_MIN
-               ? CKPT_OK
-               : CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: has operator set %lld, wanted %d or later", m->source,
-                           (long long)m->opset, OPSET_MIN);
+    return version >= OPSET_MIN ? CKPT_OK
+                                : CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%.200s: has operator set %lld, wanted %d or later",
+                                            m->source, (long long)version, OPSET_MIN);
 }
 
 static ckpt_code read_graph(onnx_importer *m, const char *const *set, int set_count, bool strict)

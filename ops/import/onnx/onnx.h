@@ -12,8 +12,9 @@
 /* A regular file that begins as ONNX's does. */
 bool ckpt_onnx_is(const char *path);
 
-/* The ckpt-model/1 of an ONNX file as a text. Another file, or none: *text and *length stay as they are. Sizes that the graph names are vars; `set` gives them values, which are 1 otherwise.
- * Errors: CKPT_BAD_INPUT with the node's name and operator, CKPT_IO, CKPT_NO_MEMORY, CKPT_OVERFLOW. */
+/* The ckpt-model/1 of an ONNX file as a text. Another file, or none: *text and *length stay as they are. Sizes that the
+ * graph names are vars; `set` gives them values, which are 1 otherwise. Errors: CKPT_BAD_INPUT with the node's name and
+ * operator, CKPT_IO, CKPT_NO_MEMORY, CKPT_OVERFLOW. */
 CKPT_MUST_USE ckpt_code ckpt_onnx_text(const char *path, const char *const *set, int set_count, ckpt_arena *out,
                                        const char **text, size_t *length, ckpt_err *err);
 

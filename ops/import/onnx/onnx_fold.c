@@ -56,11 +56,28 @@ static ckpt_code stretch(onnx_importer *m, const ckpt_shape *a, const ckpt_shape
 
 /* ---- element by element ---- */
 
-static const char *const computed[] = {"Add",     "Sub", "Mul",  "Div",   "Pow", "Equal", "Less",
-                                       "Greater", "Min", "Max",  "Neg",   "Abs", "Sqrt",  "Floor",
-                                       "Ceil",    "Not", "Cast", "Where", "Mod", "And",   NULL};
+static const struct {
+    const char *op;
+    int inputs;
+} computed[] = {
+    {"Add", 2},  {"Sub", 2},     {"Mul", 2},  {"Div", 2},   {"Pow", 2}, {"Mod", 2},  {"Equal", 2},
+    {"Less", 2}, {"Greater", 2}, {"And", 2},  {"Neg", 1},   {"Abs", 1}, {"Sqrt", 1}, {"Floor", 1},
+    {"Ceil", 1}, {"Not", 1},     {"Cast", 1}, {"Where", 3}, {"Min", 2}, {"Max", 2},
+};
 
-static double compute(const char *op, bool whole_numbers, double a, double b, double c)
+/* How many inputs the operator has; -1: it is not computed. */
+static int inputs_of(const char *op)
+{
+    for (size_t i = 0; i < sizeof computed / sizeof computed[0]; i++) {
+        if (strcmp(computed[i].op, op) == 0) {
+            return computed[i].inputs;
+        }
+    }
+    return -1;
+}
+
+/* `signed_rest`: Mod has the sign of a, not of b. */
+static double compute(const char *op, bool whole_numbers, bool signed_rest, double a, double b, double c)
 {
     if (strcmp(op, "Add") == 0) {
         return a + b;
@@ -78,7 +95,7 @@ static double compute(const char *op, bool whole_numbers, double a, double b, do
         return pow(a, b);
     }
     if (strcmp(op, "Mod") == 0) {
-        return b == 0 ? 0 : a - b * floor(a / b);
+        return b == 0 ? 0 : signed_rest ? fmod(a, b) : a - b * floor(a / b);
     }
     if (strcmp(op, "Equal") == 0) {
         return a == b;
@@ -119,34 +136,31 @@ static bool is_float_type(int64_t type)
 
 static ckpt_code fold_elements(onnx_importer *m, const char *op)
 {
-    onnx_value *in[3] = {NULL, NULL, NULL};
+    onnx_value *in[3];
     ckpt_shape shape = {.rank = 0};
-    int64_t type = 0;
+    int64_t type = 0, rest = 0;
     double *number = NULL;
-    const int count = m->node->n_input < 3 ? (int)m->node->n_input : 3;
+    const int count = inputs_of(op);
+    if (m->node->n_input != (size_t)count) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%zu constants as inputs, wanted %d", m->node->n_input, count);
+    }
     for (int k = 0; k < count; k++) {
         CKPT_TRY(onnx_input(m, k, &in[k]));
         CKPT_TRY(onnx_numbers(m, in[k]));
         CKPT_TRY(stretch(m, &shape, &in[k]->shape, &shape));
     }
-    if (count < 1 || (count < 2 && strchr("AMDPELG", op[0]) != NULL && strcmp(op, "Abs") != 0)) {
-        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%d inputs", count);
-    }
     CKPT_TRY(onnx_attr_int(m, "to", 0, &type));
-    const ckpt_dtype operand = in[strcmp(op, "Where") == 0 && count > 1 ? 1 : 0]->dtype;
-    const bool cast = strcmp(op, "Cast") == 0;
+    CKPT_TRY(onnx_attr_int(m, "fmod", 0, &rest));
+    const ckpt_dtype operand = in[strcmp(op, "Where") == 0 ? 1 : 0]->dtype;
+    const bool cast = strcmp(op, "Cast") == 0, truth = cast && type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL;
     const ckpt_dtype dtype = cast ? (is_float_type(type) ? CKPT_FLOAT32 : CKPT_INT32) : operand;
     CKPT_TRY(start(m, &shape, dtype, &number));
-    int64_t all = 1;
-    for (int d = 0; d < shape.rank; d++) {
-        all *= shape.dim[d];
-    }
-    for (int64_t i = 0; i < all; i++) {
+    for (int64_t i = 0, all = ckpt_shape_count(&shape); i < all; i++) {
         double x[3] = {0, 0, 0};
         for (int k = 0; k < count; k++) {
             x[k] = in[k]->number[stretched(in[k], &shape, i)];
         }
-        number[i] = compute(op, dtype == CKPT_INT32, x[0], x[1], x[2]);
+        number[i] = truth ? x[0] != 0 : compute(op, dtype == CKPT_INT32, rest != 0, x[0], x[1], x[2]);
     }
     return CKPT_OK;
 }
@@ -177,39 +191,22 @@ static ckpt_code fold_constant_of_shape(onnx_importer *m)
     ckpt_shape shape = {.rank = 0};
     const Onnx__AttributeProto *const attr = onnx_attr(m, "value");
     double *number = NULL, fill = 0;
-    ckpt_dtype dtype = CKPT_FLOAT32;
+    onnx_value value = {.dtype = CKPT_FLOAT32};
     CKPT_TRY(onnx_ints(m, NULL, 0, shape.dim, CKPT_RANK_MAX, &shape.rank));
     if (shape.rank < 0) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "no shape");
     }
     if (attr != NULL && attr->t != NULL) {
-        const Onnx__TensorProto *const t = attr->t;
-        dtype = t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT ? CKPT_FLOAT32 : CKPT_INT32;
-        float real = 0;
-        int64_t large = 0;
-        if (dtype == CKPT_FLOAT32 && t->has_raw_data && t->raw_data.len == sizeof real) {
-            memcpy(&real, t->raw_data.data, sizeof real);
-            fill = (double)real;
-        } else if (t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__INT64 && t->has_raw_data &&
-                   t->raw_data.len == sizeof large) {
-            memcpy(&large, t->raw_data.data, sizeof large);
-            fill = (double)large;
-        } else if (t->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BOOL && t->has_raw_data && t->raw_data.len == 1) {
-            fill = t->raw_data.data[0];
-        } else if (t->n_float_data == 1 || t->n_int64_data == 1 || t->n_int32_data == 1) {
-            fill = t->n_float_data == 1   ? (double)t->float_data[0]
-                   : t->n_int64_data == 1 ? (double)t->int64_data[0]
-                                          : t->int32_data[0];
-        } else {
-            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"value\" is not one number");
+        CKPT_TRY(onnx_tensor(m, "value", attr->t, false, &value));
+        CKPT_TRY(onnx_numbers(m, &value));
+        if (onnx_count(&value) != 1) {
+            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"value\" has %lld numbers, wanted one",
+                             (long long)onnx_count(&value));
         }
+        fill = value.number[0];
     }
-    CKPT_TRY(start(m, &shape, dtype, &number));
-    int64_t all = 1;
-    for (int d = 0; d < shape.rank; d++) {
-        all *= shape.dim[d];
-    }
-    for (int64_t i = 0; i < all; i++) {
+    CKPT_TRY(start(m, &shape, value.dtype, &number));
+    for (int64_t i = 0, all = ckpt_shape_count(&shape); i < all; i++) {
         number[i] = fill;
     }
     return CKPT_OK;
@@ -359,11 +356,7 @@ static ckpt_code fold_expand(onnx_importer *m)
     CKPT_TRY(onnx_ints(m, NULL, 1, shape.dim, CKPT_RANK_MAX, &shape.rank));
     CKPT_TRY(stretch(m, &shape, &x->shape, &shape));
     CKPT_TRY(start(m, &shape, x->dtype, &number));
-    int64_t all = 1;
-    for (int d = 0; d < shape.rank; d++) {
-        all *= shape.dim[d];
-    }
-    for (int64_t i = 0; i < all; i++) {
+    for (int64_t i = 0, all = ckpt_shape_count(&shape); i < all; i++) {
         number[i] = x->number[stretched(x, &shape, i)];
     }
     return CKPT_OK;
@@ -397,16 +390,6 @@ static ckpt_code fold_transpose(onnx_importer *m, bool *done)
         number[i % columns * rows + i / columns] = x->number[i];
     }
     return CKPT_OK;
-}
-
-static bool is_in(const char *const *list, const char *name)
-{
-    for (; *list != NULL; list++) {
-        if (strcmp(*list, name) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* All inputs are constants; none is an initializer that learns, unless `learned`. */
@@ -454,6 +437,6 @@ ckpt_code onnx_fold(onnx_importer *m, bool *done)
             return folds[i].fold(m);
         }
     }
-    *done = is_in(computed, op);
+    *done = inputs_of(op) >= 0;
     return *done ? fold_elements(m, op) : CKPT_OK;
 }

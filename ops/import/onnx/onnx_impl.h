@@ -45,7 +45,6 @@ typedef struct onnx_layer {
     ckpt_tensor *out;
     ckpt_node node; /* as inferred */
     bool needed;
-    int place; /* among those that are needed */
 } onnx_layer;
 
 typedef struct onnx_importer {
@@ -53,7 +52,6 @@ typedef struct onnx_importer {
     ckpt_arena *out;
     ckpt_err *err;
     const Onnx__GraphProto *graph;
-    int64_t opset;
     const Onnx__NodeProto *node; /* that is lowered */
     int node_index;
     bool *skipped; /* per node: it is part of another's layer */
@@ -87,6 +85,9 @@ ckpt_code onnx_no_memory(const onnx_importer *m);
 ckpt_code onnx_grow(onnx_importer *m, void **list, int count, int *room, size_t size);
 /* The value of a name; NULL: none. */
 onnx_value *onnx_find(const onnx_importer *m, const char *name);
+/* *value is the constant `t`, of which all elements are there; `initializer`: floats learn. */
+ckpt_code onnx_tensor(onnx_importer *m, const char *name, const Onnx__TensorProto *t, bool initializer,
+                      onnx_value *value);
 /* Names `value` as output k of the node, if it has that output. */
 ckpt_code onnx_name(onnx_importer *m, int k, const onnx_value *value);
 
@@ -97,6 +98,7 @@ bool onnx_has_input(const onnx_importer *m, int k);
 ckpt_code onnx_input(onnx_importer *m, int k, onnx_value **value);
 const Onnx__AttributeProto *onnx_attr(const onnx_importer *m, const char *name); /* NULL: not given */
 ckpt_code onnx_attr_int(onnx_importer *m, const char *name, int64_t otherwise, int64_t *value);
+/* NaN, which no layer takes, where the attribute is no float. */
 double onnx_attr_real(const onnx_importer *m, const char *name, double otherwise);
 /* Complain unless a text attribute is one of the words, "a|b"; absent is fine. */
 ckpt_code onnx_attr_words(onnx_importer *m, const char *name, const char *words);

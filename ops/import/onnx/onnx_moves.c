@@ -12,8 +12,8 @@ static ckpt_code name_shaped(onnx_importer *m, const onnx_value *x, const ckpt_s
         const int64_t count = onnx_count(x);
         y.shape = *shape;
         if (x->turned || onnx_count(&y) != count) {
-            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "a constant of %lld elements gets a shape of %lld",
-                             (long long)count, (long long)onnx_count(&y));
+            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "a constant of %lld elements%s gets a shape of %lld",
+                             (long long)count, x->turned ? ", which was transposed," : "", (long long)onnx_count(&y));
         }
         y.made = false;
     } else {
@@ -254,7 +254,7 @@ static ckpt_code lower_slice(onnx_importer *m)
     CKPT_TRY(onnx_operand(m, 0, &y));
     for (int k = 0; k < 4; k++) {
         CKPT_TRY(onnx_ints(m, NULL, k + 1, list[k], CKPT_RANK_MAX, &count[k]));
-        if (count[k] != count[0] && (k < 2 || count[k] >= 0)) {
+        if (count[0] < 0 || (count[k] != count[0] && (k < 2 || count[k] >= 0))) {
             return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "%d starts, %d of input %d", count[0], count[k], k + 1);
         }
     }

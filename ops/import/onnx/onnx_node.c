@@ -41,7 +41,7 @@ ckpt_code onnx_attr_int(onnx_importer *m, const char *name, int64_t otherwise, i
 double onnx_attr_real(const onnx_importer *m, const char *name, double otherwise)
 {
     const Onnx__AttributeProto *const attr = onnx_attr(m, name);
-    return attr == NULL || !attr->has_f ? otherwise : (double)attr->f;
+    return attr == NULL ? otherwise : attr->has_f ? (double)attr->f : (double)NAN;
 }
 
 static bool is_word(const Onnx__AttributeProto *attr, const char *word, size_t length)
@@ -96,9 +96,9 @@ ckpt_code onnx_ints(onnx_importer *m, const char *name, int k, int64_t *list, in
             list[i] = whole(value->number[i]);
         }
     } else if (attr != NULL) {
-        if (attr->n_ints > (size_t)room) {
-            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"%s\" has %zu numbers, wanted at most %d", name, attr->n_ints,
-                             room);
+        if (attr->has_i || attr->n_floats > 0 || attr->n_ints > (size_t)room) {
+            return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"%s\" has %zu whole numbers, wanted a list of at most %d", name,
+                             attr->n_ints, room);
         }
         *count = (int)attr->n_ints;
         for (int i = 0; i < *count; i++) {
@@ -120,6 +120,7 @@ ckpt_code onnx_axis(onnx_importer *m, int64_t axis, int rank, int *dim)
 const Onnx__NodeProto *onnx_only_reader(const onnx_importer *m, const char *name, int *index)
 {
     int readers = 0;
+    *index = -1; /* the graph's output may be the only reader */
     for (size_t i = 0; i < m->graph->n_output; i++) {
         readers += m->graph->output[i]->name != NULL && strcmp(m->graph->output[i]->name, name) == 0;
     }
@@ -138,14 +139,10 @@ const Onnx__NodeProto *onnx_only_reader(const onnx_importer *m, const char *name
 
 int64_t onnx_count(const onnx_value *value)
 {
-    int64_t count = 1;
-    for (int d = 0; d < value->shape.rank; d++) {
-        count *= value->shape.dim[d];
-    }
-    return count;
+    return ckpt_shape_count(&value->shape);
 }
 
-/* Element i of a tensor whose length was checked (onnx_tensor in onnx.c). */
+/* Element i of a tensor whose length onnx_tensor checked. */
 static double element(const Onnx__TensorProto *t, int64_t i)
 {
     const uint8_t *const raw = t->has_raw_data ? t->raw_data.data : NULL;

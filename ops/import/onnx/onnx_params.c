@@ -110,6 +110,9 @@ static ckpt_code lower_conv(onnx_importer *m)
     CKPT_TRY(read_window(m, dims, weight->shape.dim + 2, &w));
     CKPT_TRY(onnx_attr_int(m, "group", 1, &group));
     CKPT_TRY(read_list(m, "output_padding", dims, 0, more));
+    if (onnx_attr(m, "output_shape") != NULL) {
+        return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "\"output_shape\" is not supported, wanted pads");
+    }
     CKPT_TRY(onnx_has_input(m, 2) ? onnx_weight_input(m, 2, 1, &bias) : CKPT_OK);
     CKPT_TRY(turn(m, &x, false, &call.in[0]));
     if (!is_even(&w)) {
@@ -153,15 +156,19 @@ static ckpt_code check_pool(onnx_importer *m, const window *w)
     return CKPT_OK;
 }
 
-/* ceil_mode as more padding behind. A window that would start behind the image is left out. */
-static void round_up(window *w, const int64_t *size)
+/* ceil_mode as more padding behind, which no average counts; gives how much. A window that would start behind the image
+ * is left out. */
+static int64_t round_up(window *w, const int64_t *size)
 {
+    int64_t more = 0;
     for (int d = 0; d < w->dims; d++) {
         const int64_t room = size[d] + w->before[d] + w->after[d] - w->kernel[d], s = w->stride[d];
         int64_t last = room < 0 ? 0 : (room + s - 1) / s * s;
         last -= last >= size[d] + w->before[d] ? s : 0;
+        more += last > room ? last - room : 0;
         w->after[d] += last > room ? last - room : 0;
     }
+    return more;
 }
 
 /* Of sequences as of images of height 1. */
@@ -171,7 +178,7 @@ static ckpt_code lower_pool(onnx_importer *m)
     onnx_call call = {.op = average ? "avgpool2d" : "maxpool2d", .in_count = 1};
     onnx_value x, y;
     window w = {.dims = 0};
-    int64_t ceiling = 0, counted = 0;
+    int64_t ceiling = 0, counted = 0, wider = 0;
     CKPT_TRY(onnx_operand(m, 0, &x));
     const ckpt_shape *const shape = &x.shape;
     const int dims = shape->rank - 2;
@@ -183,13 +190,13 @@ static ckpt_code lower_pool(onnx_importer *m)
     CKPT_TRY(onnx_attr_int(m, "ceil_mode", 0, &ceiling));
     CKPT_TRY(onnx_attr_int(m, "count_include_pad", 0, &counted));
     if (ceiling != 0) {
-        round_up(&w, shape->dim + 2);
+        wider = round_up(&w, shape->dim + 2);
     }
-    bool padded = false;
+    bool padded = wider > 0;
     for (int d = 0; d < dims; d++) {
         padded = padded || w.before[d] != 0 || w.after[d] != 0;
     }
-    if ((average && padded && (counted == 0 || !is_even(&w))) || m->node->n_output > 1) {
+    if ((average && padded && (counted == 0 || wider > 0 || !is_even(&w))) || m->node->n_output > 1) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "has %zu outputs, or pads that do not count, wanted one and none",
                          m->node->n_output);
     }
@@ -614,13 +621,15 @@ static ckpt_code lower_matmul(onnx_importer *m)
 
 static ckpt_code check_recurrent(onnx_importer *m, bool lstm)
 {
-    int64_t layout = 0, before = 0;
+    int64_t layout = 0, before = 0, coupled = 0;
     CKPT_TRY(onnx_attr_words(m, "direction", "forward"));
+    CKPT_TRY(onnx_attr_int(m, "input_forget", 0, &coupled));
     CKPT_TRY(onnx_attr_int(m, "layout", 0, &layout));
     CKPT_TRY(onnx_attr_int(m, "linear_before_reset", 0, &before));
     const char *const unknown = onnx_attr(m, "activations") != NULL ? "activations"
                                 : onnx_attr(m, "clip") != NULL      ? "clip"
                                 : layout != 0                       ? "layout 1"
+                                : coupled != 0                      ? "input_forget"
                                 : !lstm && before == 0              ? "linear_before_reset 0"
                                 : onnx_has_input(m, 7)              ? "peepholes"
                                                                     : NULL;
@@ -637,8 +646,7 @@ static ckpt_code check_state(onnx_importer *m, int k)
     return zeros ? CKPT_OK : CKPT_FAIL(m->err, CKPT_BAD_INPUT, "input %d, a first state, is not zeros", k);
 }
 
-/* ONNX has gates i, o, f, c and z, r, h where PyTorch has i, f, g, o and r, z, n; and [T, B, C]. Sequence lengths are left
- * out where they are constants that say all. */
+/* ONNX has gates i, o, f, c and z, r, h where PyTorch has i, f, g, o and r, z, n; and [T, B, C]. */
 static ckpt_code lower_recurrent(onnx_importer *m)
 {
     static const int orders[2][4] = {{1, 0, 2}, {0, 2, 3, 1}}, swap[] = {1, 0, 2};
@@ -655,7 +663,8 @@ static ckpt_code lower_recurrent(onnx_importer *m)
     CKPT_TRY(onnx_operand(m, 0, &x));
     const int64_t H = r->shape.dim[2], gates = lstm ? 4 : 3, C = w->shape.dim[2];
     if (x.shape.rank != 3 || onnx_has_input(m, 4) || w->shape.dim[0] != 1 || r->shape.dim[0] != 1 ||
-        r->shape.dim[1] != gates * H || w->shape.dim[1] != gates * H) {
+        r->shape.dim[1] != gates * H || w->shape.dim[1] != gates * H || C != x.shape.dim[2] ||
+        (bias != NULL && onnx_count(bias) != 2 * gates * H)) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "of %d dims, with lengths of sequences, or weights of other sizes",
                          x.shape.rank);
     }

@@ -236,7 +236,7 @@ static ckpt_code lower_erf(onnx_importer *m)
     const Onnx__NodeProto *const add = onnx_only_reader(m, m->node->output[0], &at[0]);
     const char *x = NULL;
     for (size_t k = 0; before != NULL && k < before->n_input; k++) {
-        if (is_with(m, before, "Div", before->input[k], sqrt(2.0)) ||
+        if ((k == 0 && is_with(m, before, "Div", before->input[0], sqrt(2.0))) ||
             is_with(m, before, "Mul", before->input[k], sqrt(0.5))) {
             x = before->input[k];
         }
