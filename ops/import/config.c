@@ -72,42 +72,12 @@ static ckpt_code show_number(const importer *m, const ckpt_item *item, ckpt_text
     return CKPT_OK;
 }
 
-static ckpt_code show_word(const importer *m, const ckpt_item *item, const char *key, const ckpt_item *words,
-                           ckpt_text *text);
-
-/* The number that all words of a list have. */
-static ckpt_code show_words(const importer *m, const ckpt_item *list, const char *key, const ckpt_item *words,
-                            ckpt_text *text)
+/* The number of a word, which is a member of `words`; true, false and numbers are words too. */
+static ckpt_code find_word(const importer *m, const ckpt_item *item, const char *key, const ckpt_item *words,
+                           ckpt_item *found)
 {
-    for (int i = 0; i < ckpt_item_count(list); i++) {
-        ckpt_item element;
-        ckpt_text one;
-        ckpt_item_at(list, i, &element);
-        ckpt_text_init(&one);
-        ckpt_code code = show_word(m, &element, key, words, i == 0 ? text : &one);
-        code = code == CKPT_OK ? ckpt_text_end(&one, m->err) : code;
-        if (code == CKPT_OK && i > 0) {
-            const char *const first = strrchr(text->bytes, '=') + 1;
-            if (strcmp(first, one.bytes) != 0) {
-                code = ckpt_item_fail(&element, m->err,
-                                      "\"%.40s\" is not the same for all layers, which is not supported", key);
-            }
-        }
-        ckpt_text_fini(&one);
-        CKPT_TRY(code);
-    }
-    return CKPT_OK;
-}
-
-/* The number of a word; true, false and numbers are words too. */
-static ckpt_code show_word(const importer *m, const ckpt_item *item, const char *key, const ckpt_item *words,
-                           ckpt_text *text)
-{
-    ckpt_item found, known;
+    ckpt_item known;
     const char *word = "";
-    if (ckpt_item_type(item) == CKPT_JSON_ARRAY) {
-        return show_words(m, item, key, words, text);
-    }
     if (ckpt_item_type(item) == CKPT_JSON_BOOL) {
         bool flag = false;
         CKPT_TRY(ckpt_item_bool(item, &flag, m->err));
@@ -123,8 +93,8 @@ static ckpt_code show_word(const importer *m, const ckpt_item *item, const char 
     } else {
         CKPT_TRY(ckpt_item_text(item, m->scratch, &word, m->err));
     }
-    if (ckpt_item_find(words, word, &found)) {
-        return show_number(m, &found, text);
+    if (ckpt_item_find(words, word, found)) {
+        return CKPT_OK;
     }
     char list[300] = "";
     for (int i = 0; ckpt_item_next(words, &i, &known);) {
@@ -136,12 +106,34 @@ static ckpt_code show_word(const importer *m, const ckpt_item *item, const char 
     return ckpt_item_fail(item, m->err, "\"%.60s\": found %.60s, wanted %s: no other is supported", key, word, list);
 }
 
+/* The same of a list, all words of which must be one. */
+static ckpt_code find_words(const importer *m, const ckpt_item *list, const char *key, const ckpt_item *words,
+                            ckpt_item *found)
+{
+    const int count = ckpt_item_count(list);
+    for (int i = 0; i < count; i++) {
+        ckpt_item element, own;
+        ckpt_item_at(list, i, &element);
+        CKPT_TRY(find_word(m, &element, key, words, &own));
+        if (i > 0 && strcmp(own.key, found->key) != 0) {
+            return ckpt_item_fail(&element, m->err, "\"%.40s\" is not the same for all layers, which is not supported",
+                                  key);
+        }
+        *found = own;
+    }
+    return count > 0 ? CKPT_OK : ckpt_item_fail(list, m->err, "\"%.40s\" is empty, wanted a word for each layer", key);
+}
+
 static ckpt_code add_set(importer *m, const char *var, const ckpt_item *value, const ckpt_item *words)
 {
     ckpt_text text;
     ckpt_text_init(&text);
     ckpt_text_add(&text, "%s=", var);
-    ckpt_code code = words != NULL ? show_word(m, value, value->key, words, &text) : show_number(m, value, &text);
+    ckpt_item number = *value;
+    ckpt_code code = words == NULL                              ? CKPT_OK
+                     : ckpt_item_type(value) == CKPT_JSON_ARRAY ? find_words(m, value, value->key, words, &number)
+                                                                : find_word(m, value, value->key, words, &number);
+    code = code == CKPT_OK ? show_number(m, &number, &text) : code;
     code = code == CKPT_OK ? ckpt_text_end(&text, m->err) : code;
     if (code == CKPT_OK) {
         m->set[m->set_count] = ckpt_arena_text(m->scratch, text.bytes);

@@ -131,6 +131,9 @@ LLAMAS = {
     "kv-heads": {"num_key_value_heads": 3}, "kv-heads-zero": {"num_key_value_heads": -2}, "head-odd": {"head_dim": 3},
     "bias-text": {"attention_bias": "yes"}, "bias-list": {"mlp_bias": []}, "act": {"hidden_act": "relu"}, "epsilon": {"rms_norm_eps": -1.0},
     "layers-differ": {"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]}, "layers-unknown": {"model_type": "qwen3", "layer_types": ["chunked_attention"]},
+    "layers-empty": {"model_type": "qwen2", "layer_types": []}, "layers-object": {"model_type": "qwen2", "layer_types": {"0": "full_attention"}},
+    "layers-nested": {"model_type": "qwen2", "layer_types": ["full_attention", ["full_attention", "full_attention"]]},
+    "experts-act": {"model_type": "mixtral", "hidden_act": "gelu"},
     "window-negative": {"model_type": "mistral", "sliding_window": "3"},
 }
 TEXTS = {"empty": "", "cut": json.dumps(CONFIG)[:200], "twice": '{"model_type": "gpt2", "model_type": "gpt2"}', "array": "[]", "no-type": "{}", "comment": "{ // a\n}"}
@@ -169,7 +172,10 @@ def main():
     for name, value in {**configs, **TEXTS}.items():
         with open("bad.json", "w", encoding="utf-8") as file:
             file.write(value)
-        print(name, refused(name, [f"{BIN}/ckpt-plan", "--set", "batch=2", "--set", "tokens=6", "-o", "out.json", "bad.json"]), sep=": ")
+        line = refused(name, [f"{BIN}/ckpt-plan", "--set", "batch=2", "--set", "tokens=6", "-o", "out.json", "bad.json"])
+        if "bad.json" not in line:
+            sys.exit(f"{name}: {line} names no file")
+        print(name, line, sep=": ")
         count += 1
     # An index that is right, with prefixes left out as the base model has them, half precision, and the tied copy.
     names = {name.removeprefix("transformer."): value for name, value in HEADER.items()}
