@@ -106,7 +106,7 @@ void ckpt_broadcast_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_b
             const ckpt_broadcast broadcast = ckpt_broadcast_of(node);
             const int64_t parts = ckpt_broadcast_sum_of(node, &broadcast, k).parts;
             const ckpt_bytes bytes = ckpt_times(ckpt_times(4, parts), ckpt_node_in_count(node, k));
-            *backward = parts > 1 && bytes > *backward ? ckpt_round_up(bytes, CKPT_ALIGN) : *backward;
+            *backward = parts > 1 && bytes > *backward ? ckpt_aligned(bytes) : *backward;
         }
     }
 }

@@ -193,6 +193,11 @@ int64_t ckpt_plus(int64_t a, int64_t b)
     return ckpt_sum(a, b, &sum) ? sum : INT64_MAX;
 }
 
+ckpt_bytes ckpt_aligned(ckpt_bytes bytes)
+{
+    return ckpt_plus(bytes, CKPT_ALIGN - 1) / CKPT_ALIGN * CKPT_ALIGN;
+}
+
 int64_t ckpt_node_in_count(const ckpt_node *node, int k)
 {
     return ckpt_shape_count(&node->in[k].shape);

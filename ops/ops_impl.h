@@ -8,6 +8,8 @@
 /* a * b and a + b for a, b >= 0, at most INT64_MAX. */
 int64_t ckpt_times(int64_t a, int64_t b);
 int64_t ckpt_plus(int64_t a, int64_t b);
+/* `bytes` up to a multiple of CKPT_ALIGN, at most the greatest there is. */
+ckpt_bytes ckpt_aligned(ckpt_bytes bytes);
 
 /* Workspace that the CPU's largest product among y = x W^T, dx = dy W, dW = dy^T x takes, x being [rows, in] and y
  * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small, and more where the

@@ -8,7 +8,6 @@ enum {
     CKPT_HYPER_MAX = 12,
     CKPT_STEP_NUMBERS = 6,
     CKPT_GROUP_MAX = 16, /* groups of parameters, that of all that no pattern matches counted */
-    CKPT_SLOT_MAX = 5,
 };
 
 /* What the updates of one step read beside the tensors: floats that were worked out in double. A GPU has them on the

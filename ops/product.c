@@ -25,7 +25,7 @@ ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out)
     const int64_t y = ckpt_times(rows, out), x = ckpt_times(rows, in), w = ckpt_times(in, out);
     const int64_t largest = y > x ? (y > w ? y : w) : (x > w ? x : w);
     const ckpt_bytes parts = ckpt_times(16, largest);
-    return parts < most ? ckpt_round_up(parts, CKPT_ALIGN) : most;
+    return parts < most ? ckpt_aligned(parts) : most;
 }
 
 int64_t ckpt_gpu_part_rows(int64_t groups, int64_t rows, int64_t columns)
@@ -46,18 +46,18 @@ ckpt_bytes ckpt_gpu_column_sums_workspace(int64_t rows, int64_t columns)
 {
     /* One row of partial sums for every part, when there is more than one. */
     const int64_t part = ckpt_gpu_part_rows(1, rows, columns), parts = rows / part + (rows % part != 0);
-    return parts > 1 ? ckpt_round_up(ckpt_times(4 * parts, columns), CKPT_ALIGN) : 0;
+    return parts > 1 ? ckpt_aligned(ckpt_times(4 * parts, columns)) : 0;
 }
 
 ckpt_bytes ckpt_gpu_loss_workspace(int64_t terms)
 {
     const int64_t parts = terms / CKPT_GPU_LOSS_TERMS + (terms % CKPT_GPU_LOSS_TERMS != 0);
-    return ckpt_round_up(ckpt_times(16, parts), CKPT_ALIGN);
+    return ckpt_aligned(ckpt_times(16, parts));
 }
 
 ckpt_bytes ckpt_gpu_smoothing_workspace(const ckpt_node *node, int64_t rows)
 {
-    return ckpt_node_float(node, "label_smoothing") > 0 ? ckpt_round_up(ckpt_times(4, rows), CKPT_ALIGN) : 0;
+    return ckpt_node_float(node, "label_smoothing") > 0 ? ckpt_aligned(ckpt_times(4, rows)) : 0;
 }
 
 void ckpt_pair_loss_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes *backward)
@@ -75,5 +75,5 @@ int64_t ckpt_gpu_square_part(int64_t count)
 ckpt_bytes ckpt_gpu_square_workspace(int64_t count)
 {
     const int64_t part = ckpt_gpu_square_part(count), parts = count / part + (count % part != 0);
-    return ckpt_round_up(8 * parts, CKPT_ALIGN);
+    return ckpt_aligned(8 * parts);
 }

@@ -101,12 +101,12 @@ void ckpt_recurrent_gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ck
     const ckpt_bytes step = ckpt_gpu_product_workspace(B, H, G);
     const ckpt_bytes inputs = ckpt_gpu_product_workspace(rows, C, G), states = ckpt_gpu_product_workspace(rows, H, G);
     const ckpt_bytes sums = node->param_count > 2 ? ckpt_gpu_column_sums_workspace(rows, G) : 0;
-    const ckpt_bytes gate_bytes = ckpt_round_up(ckpt_times(ckpt_times(B, G), size), CKPT_ALIGN);
-    const ckpt_bytes wide_gates = ckpt_round_up(ckpt_times(ckpt_times(B, G), 4), CKPT_ALIGN);
-    const ckpt_bytes state_bytes = ckpt_round_up(ckpt_times(ckpt_times(B, H), size), CKPT_ALIGN);
-    const ckpt_bytes wide_state = ckpt_round_up(ckpt_times(ckpt_times(B, H), 4), CKPT_ALIGN);
-    const ckpt_bytes all_gates = ckpt_round_up(ckpt_times(ckpt_times(rows, G), size), CKPT_ALIGN);
-    const ckpt_bytes all_states = ckpt_round_up(ckpt_times(ckpt_times(rows, H), size), CKPT_ALIGN);
+    const ckpt_bytes gate_bytes = ckpt_aligned(ckpt_times(ckpt_times(B, G), size));
+    const ckpt_bytes wide_gates = ckpt_aligned(ckpt_times(ckpt_times(B, G), 4));
+    const ckpt_bytes state_bytes = ckpt_aligned(ckpt_times(ckpt_times(B, H), size));
+    const ckpt_bytes wide_state = ckpt_aligned(ckpt_times(ckpt_times(B, H), 4));
+    const ckpt_bytes all_gates = ckpt_aligned(ckpt_times(ckpt_times(rows, G), size));
+    const ckpt_bytes all_states = ckpt_aligned(ckpt_times(ckpt_times(rows, H), size));
     const ckpt_bytes product = most(most(inputs, states), most(step, sums));
     *forward = ckpt_plus(ckpt_plus(wide_gates, state_bytes), most(inputs, step));
     *backward = ckpt_plus(ckpt_times(all_gates, node->out_count == 3 ? 1 : 2), all_states);

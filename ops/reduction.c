@@ -117,5 +117,5 @@ ckpt_reduction ckpt_reduction_of_tile(const ckpt_node *node)
 
 ckpt_bytes ckpt_reduction_workspace(const ckpt_reduction *r, ckpt_bytes bytes)
 {
-    return r->parts > 1 ? ckpt_round_up(ckpt_times(ckpt_times(bytes, r->parts), r->outputs), CKPT_ALIGN) : 0;
+    return r->parts > 1 ? ckpt_aligned(ckpt_times(ckpt_times(bytes, r->parts), r->outputs)) : 0;
 }

@@ -1,10 +1,13 @@
 /* Layouts of state and workspace of optimizers that update a parameter as a whole. */
 #include "ops/whole_update.h"
 
-static ckpt_bytes take(ckpt_bytes *end, ckpt_bytes bytes)
+#include "ops/ops_impl.h"
+
+/* `count` of `size` bytes. */
+static ckpt_bytes take(ckpt_bytes *end, int64_t count, int64_t size)
 {
     const ckpt_bytes at = *end;
-    *end += ckpt_round_up(bytes, CKPT_ALIGN);
+    *end = ckpt_plus(at, ckpt_aligned(ckpt_times(count, size)));
     return at;
 }
 
@@ -14,11 +17,11 @@ ckpt_adafactor_space ckpt_adafactor_space_of(const ckpt_matrix *matrix)
     ckpt_adafactor_space s = {.part_rows = ckpt_gpu_part_rows(stack, rows, columns)};
     s.tasks = stack * rows * ((columns + CKPT_ADAFACTOR_TASK - 1) / CKPT_ADAFACTOR_TASK);
     s.parts = (rows + s.part_rows - 1) / s.part_rows;
-    s.head = take(&s.bytes, 16);
-    s.task = take(&s.bytes, s.tasks * 8);
-    s.mean = take(&s.bytes, stack * 4);
-    s.column = take(&s.bytes, stack * s.parts * columns * 4);
-    s.square = take(&s.bytes, ckpt_gpu_square_workspace(stack * rows * columns));
+    s.head = take(&s.bytes, 1, 16);
+    s.task = take(&s.bytes, s.tasks, 8);
+    s.mean = take(&s.bytes, stack, 4);
+    s.column = take(&s.bytes, stack * s.parts * columns, 4);
+    s.square = take(&s.bytes, ckpt_gpu_square_workspace(stack * rows * columns), 1);
     return s;
 }
 
@@ -32,12 +35,12 @@ ckpt_muon_space ckpt_muon_space_of(const ckpt_matrix *matrix, bool gpu)
     ckpt_muon_space s = {.turned = matrix->rows < matrix->columns};
     s.large = s.turned ? matrix->columns : matrix->rows;
     s.small = s.turned ? matrix->rows : matrix->columns;
-    s.one = take(&s.bytes, s.large * s.small * 4);
-    s.other = take(&s.bytes, s.large * s.small * 4);
-    s.gram = take(&s.bytes, s.small * s.small * 4);
-    s.product = take(&s.bytes, s.small * s.small * 4);
-    s.sum = take(&s.bytes, gpu ? 8 : 0);
-    s.square = take(&s.bytes, gpu ? ckpt_gpu_square_workspace(s.large * s.small) : 0);
+    s.one = take(&s.bytes, s.large * s.small, 4);
+    s.other = take(&s.bytes, s.large * s.small, 4);
+    s.gram = take(&s.bytes, s.small * s.small, 4);
+    s.product = take(&s.bytes, s.small * s.small, 4);
+    s.sum = take(&s.bytes, gpu ? 1 : 0, 8);
+    s.square = take(&s.bytes, gpu ? ckpt_gpu_square_workspace(s.large * s.small) : 0, 1);
     return s;
 }
 
@@ -53,7 +56,7 @@ int64_t ckpt_eight_bit_blocks(int64_t count)
 
 ckpt_bytes ckpt_eight_bit_scale(int64_t count)
 {
-    return ckpt_round_up(count, CKPT_ALIGN);
+    return ckpt_aligned(count);
 }
 
 float ckpt_eight_bit_value(int byte, bool is_signed)

@@ -25,14 +25,7 @@ static void by_x(int64_t n, const float *x, const float *target, double scale, d
     }
 }
 
-static void by_target(int64_t n, const float *x, const float *target, double scale, double p, float *to)
-{
-    const float factor = (float)-scale, delta = (float)p;
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = factor * clamp(x[i] - target[i], delta);
-    }
-}
+CKPT_PAIR_BY_DIFFERENCE
 
 static double delta_of(const ckpt_kernel_args *args)
 {

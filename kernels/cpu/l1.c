@@ -15,15 +15,7 @@ static void by_x(int64_t n, const float *x, const float *target, double scale, d
     }
 }
 
-static void by_target(int64_t n, const float *x, const float *target, double scale, double p, float *to)
-{
-    (void)p;
-    const float factor = (float)-scale;
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = factor * (float)((x[i] > target[i]) - (x[i] < target[i]));
-    }
-}
+CKPT_PAIR_BY_DIFFERENCE
 
 CKPT_PAIR_KERNEL(0, ckpt_pair_count(args))
 

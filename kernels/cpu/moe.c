@@ -321,8 +321,8 @@ static void combine(const moe *q, const float *rows, bool weighted, float *y)
             const int32_t slot = q->routes[q->m.slot + a];
             float share = 1.0f;
             const float weight = weighted ? weight_of(q, a, &share) : 1.0f;
-            const float *const from = rows + slot * C;
             if (slot >= 0) {
+                const float *const from = rows + slot * C;
 #pragma omp simd
                 for (int64_t i = 0; i < C; i++) {
                     to[i] += weight * from[i];

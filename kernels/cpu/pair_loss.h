@@ -38,6 +38,13 @@ typedef void ckpt_pair_slope(int64_t n, const float *x, const float *target, dou
         return sum;                                                                                                    \
     }
 
+/* Of a term of x - target, `by_target` is what `by_x` is, with the other sign. */
+#define CKPT_PAIR_BY_DIFFERENCE                                                                                        \
+    static void by_target(int64_t n, const float *x, const float *target, double scale, double p, float *to)           \
+    {                                                                                                                  \
+        by_x(n, x, target, -scale, p, to);                                                                             \
+    }
+
 /* out[0] = the sum of all terms / divisor, whatever the threads. */
 void ckpt_pair_loss(const ckpt_kernel_args *args, ckpt_pair_terms *terms, double p, double divisor);
 /* The gradients that are wanted: slope[k] is the terms' derivative by input k. */

@@ -30,7 +30,7 @@ static sequence describe(const ckpt_node *node)
                       .reverse = ckpt_node_bool(node, "reverse")};
 }
 
-/* The position of step s, and of the step before it. */
+/* The position of step s. */
 static int64_t time_of(const sequence *q, int64_t s)
 {
     return q->reverse ? q->T - 1 - s : s;
@@ -44,8 +44,9 @@ static ckpt_bytes floats(int64_t count)
 /* Where everything is in the workspace of one direction; `own` bytes in all, products' behind. */
 typedef struct room {
     ckpt_bytes hidden, h; /* forward: [B, G], [B, H] */
-    ckpt_bytes dgates, dhidden, before, step, dh, dc, scratch,
-        own; /* [B, T, G] twice, [B, T, H], [B, G], [B, H] three times */
+    /* backward: [B, T, G] twice, [B, T, H], [B, G], [B, H] three times */
+    ckpt_bytes dgates, dhidden, before, step, dh, dc, scratch;
+    ckpt_bytes own;
 } room;
 
 static ckpt_bytes take(room *r, int64_t count)
@@ -150,7 +151,7 @@ static float *at(const ckpt_kernel_args *args, ckpt_bytes offset)
     return (float *)(void *)((char *)args->workspace + offset);
 }
 
-/* Rows n of a state [B, H] and of [B, T, width] at time t; NULL stays NULL. */
+/* Row n of a state [B, H]; NULL stays NULL. */
 static const float *state_row(const float *state, int64_t n, int64_t H)
 {
     return state != NULL ? state + n * H : NULL;

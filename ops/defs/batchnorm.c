@@ -106,10 +106,10 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const int64_t channels = node->in[0].shape.dim[1], rows = ckpt_node_in_count(node, 0) / channels;
     const int64_t part_rows = ckpt_gpu_part_rows(1, rows, channels);
     const int64_t parts = rows / part_rows + (rows % part_rows != 0);
-    const ckpt_bytes pair = ckpt_times(8, channels), sums = ckpt_round_up(ckpt_times(pair, parts), CKPT_ALIGN);
-    const ckpt_bytes with_factors = ckpt_plus(sums, ckpt_round_up(pair, CKPT_ALIGN));
+    const ckpt_bytes pair = ckpt_times(8, channels), sums = ckpt_aligned(ckpt_times(pair, parts));
+    const ckpt_bytes with_factors = ckpt_plus(sums, ckpt_aligned(pair));
     if (ckpt_node_bool(node, "frozen")) {
-        *forward = ckpt_round_up(pair / 2, CKPT_ALIGN);
+        *forward = ckpt_aligned(pair / 2);
         *backward = ckpt_plus(*forward, ckpt_node_bool(node, "learned") ? with_factors : 0);
         return;
     }

@@ -42,9 +42,10 @@ static ckpt_bytes blocked_bytes(const ckpt_convolution *c, bool by_groups)
 }
 
 /* What the CPU takes. Filters of one tap are a matrix product, with the pixels they see gathered first when there is a
- * stride; where columns are a product, they and the filters in their order come first. Else the filters in blocked order (backward: and a partial gradient of them per thread), and per thread
- * 64 KiB of tables and edges. Gradients of depthwise filters larger than 3 x 3, or than the image, or dilated, and all
- * depthwise filters of volumes come from code that knows no depthwise order. */
+ * stride; where columns are a product, they and the filters in their order come first. Else the filters in blocked order
+ * (backward: and a partial gradient of them per thread), and per thread 64 KiB of tables and edges. Gradients of depthwise
+ * filters larger than 3 x 3, or than the image, or dilated, and all depthwise filters of volumes come from code that knows
+ * no depthwise order. */
 static void allow_workspace(ckpt_node *node, const ckpt_convolution *c)
 {
     const bool columns = ckpt_convolution_is_columns(c);
@@ -168,7 +169,7 @@ static ckpt_bytes library_allowance(const ckpt_node *node)
     const ckpt_bytes mib = (ckpt_bytes)1 << 20;
     const ckpt_bytes images = ckpt_plus(ckpt_tensor_bytes(&node->in[0]), ckpt_tensor_bytes(&node->out[0]));
     const ckpt_bytes data = ckpt_times(2, ckpt_plus(images, ckpt_tensor_bytes(&node->param[0].tensor)));
-    return mib + ckpt_round_up(data < 63 * mib ? data : 63 * mib, CKPT_ALIGN);
+    return mib + ckpt_aligned(data < 63 * mib ? data : 63 * mib);
 }
 
 static ckpt_bytes larger(ckpt_bytes a, ckpt_bytes b)
@@ -194,13 +195,13 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const int64_t part_rows = ckpt_gpu_part_rows(seen, rows, c.out_channels);
     const int64_t parts = rows / part_rows + (rows % part_rows != 0);
     const ckpt_bytes partial = ckpt_times(ckpt_times(4 * parts, seen), c.out_channels);
-    *backward = larger(partial < CKPT_BYTES_MAX - CKPT_ALIGN ? ckpt_round_up(partial, CKPT_ALIGN) : partial, sums);
+    *backward = larger(ckpt_aligned(partial), sums);
     if (is_depthwise(&c)) {
         return;
     }
     const ckpt_bytes filters =
         ckpt_times(ckpt_shape_count(&node->param[0].tensor.shape), ckpt_dtype_bytes(node->in[0].dtype));
-    *forward = ckpt_plus(ckpt_round_up(filters, CKPT_ALIGN), library_allowance(node));
+    *forward = ckpt_plus(ckpt_aligned(filters), library_allowance(node));
     *backward = larger(*backward, *forward);
 }
 

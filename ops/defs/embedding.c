@@ -44,7 +44,7 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const int64_t tokens = ckpt_node_in_count(node, 0), features = node->param[0].tensor.shape.dim[1];
     const int64_t blocks = tokens / 1024 + (tokens % 1024 != 0), segments = tokens / 32 + (tokens % 32 != 0);
     *forward = 0;
-    *backward = ckpt_plus(ckpt_times(2, ckpt_round_up(ckpt_times(4, tokens), CKPT_ALIGN)), ckpt_times(4 * 256, blocks));
+    *backward = ckpt_plus(ckpt_times(2, ckpt_aligned(ckpt_times(4, tokens))), ckpt_times(4 * 256, blocks));
     if (segments > 1) {
         *backward = ckpt_plus(*backward, ckpt_times(ckpt_times(8, segments), features));
     }

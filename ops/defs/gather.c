@@ -47,7 +47,7 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
 {
     const int64_t ids = ckpt_node_in_count(node, 1), blocks = ids / 1024 + (ids % 1024 != 0);
     *forward = 0;
-    *backward = ckpt_plus(ckpt_times(2, ckpt_round_up(ckpt_times(4, ids), CKPT_ALIGN)), ckpt_times(4 * 256, blocks));
+    *backward = ckpt_plus(ckpt_times(2, ckpt_aligned(ckpt_times(4, ids))), ckpt_times(4 * 256, blocks));
 }
 
 const ckpt_op ckpt_op_gather = {

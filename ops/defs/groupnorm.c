@@ -95,8 +95,8 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const ckpt_group_sizes s = ckpt_group_sizes_of(node);
     const ckpt_bytes pair = ckpt_times(8, ckpt_times(s.images, s.channels));
     const ckpt_bytes factors = ckpt_times(8, ckpt_times(s.images, s.groups));
-    *forward = ckpt_round_up(ckpt_times(pair, s.parts), CKPT_ALIGN);
-    *backward = ckpt_plus(*forward, ckpt_plus(ckpt_round_up(pair, CKPT_ALIGN), ckpt_round_up(factors, CKPT_ALIGN)));
+    *forward = ckpt_aligned(ckpt_times(pair, s.parts));
+    *backward = ckpt_plus(*forward, ckpt_plus(ckpt_aligned(pair), ckpt_aligned(factors)));
 }
 
 const ckpt_op ckpt_op_groupnorm = {

@@ -71,7 +71,7 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const int64_t features = x->dim[x->rank - 1], rows = ckpt_node_in_count(node, 0) / features;
     const int64_t group = ckpt_gpu_group_rows(rows), groups = rows / group + (rows % group != 0);
     (void)forward;
-    *backward = ckpt_round_up(ckpt_times(4 * node->param_count * groups, features), CKPT_ALIGN);
+    *backward = ckpt_aligned(ckpt_times(4 * node->param_count * groups, features));
 }
 
 const ckpt_op ckpt_op_layernorm = {

@@ -49,7 +49,7 @@ ckpt_bytes ckpt_unit_bytes(const ckpt_node *node)
 {
     const int64_t elements = ckpt_times(ckpt_unit_rows(node), ckpt_unit_pitch(node));
     const ckpt_bytes bytes = ckpt_times(elements, ckpt_dtype_bytes(node->dtype));
-    return ckpt_plus(bytes, CKPT_ALIGN - 1) / CKPT_ALIGN * CKPT_ALIGN;
+    return ckpt_aligned(bytes);
 }
 
 static ckpt_code check_shapes(const ckpt_node *node, ckpt_err *err)

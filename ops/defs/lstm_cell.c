@@ -68,7 +68,7 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
     const ckpt_bytes state_bytes = node->in_count == 1 ? 0 : ckpt_gpu_product_workspace(N, G / 4, G);
     const ckpt_bytes product_bytes = input_bytes > state_bytes ? input_bytes : state_bytes;
     const ckpt_bytes sum_bytes = ckpt_gpu_column_sums_workspace(N, G);
-    const ckpt_bytes gradient_bytes = ckpt_round_up(ckpt_tensor_bytes(&node->saved[0]), CKPT_ALIGN);
+    const ckpt_bytes gradient_bytes = ckpt_aligned(ckpt_tensor_bytes(&node->saved[0]));
     const ckpt_bytes gate_bytes = node->dtype == CKPT_BFLOAT16 ? ckpt_times(2, gradient_bytes) : 0;
     *forward = ckpt_plus(gate_bytes, product_bytes);
     *backward = ckpt_plus(gradient_bytes, product_bytes > sum_bytes ? product_bytes : sum_bytes);

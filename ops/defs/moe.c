@@ -125,11 +125,11 @@ static void gpu_workspace(const ckpt_node *node, ckpt_bytes *forward, ckpt_bytes
 {
     const ckpt_moe m = ckpt_moe_of(node);
     const int64_t size = ckpt_dtype_bytes(node->dtype);
-    const ckpt_bytes tokens = ckpt_round_up(ckpt_times(ckpt_times(m.rows, m.width), size), CKPT_ALIGN);
-    const ckpt_bytes inner = ckpt_round_up(ckpt_times(ckpt_times(m.rows, m.hidden), size), CKPT_ALIGN);
-    const ckpt_bytes sums = ckpt_round_up(ckpt_times(m.experts, 4), CKPT_ALIGN);
-    const ckpt_bytes weights = ckpt_round_up(ckpt_times(ckpt_times(m.tokens, m.top), 4), CKPT_ALIGN);
-    const ckpt_bytes logits = ckpt_round_up(ckpt_times(ckpt_times(m.tokens, m.experts), size), CKPT_ALIGN);
+    const ckpt_bytes tokens = ckpt_aligned(ckpt_times(ckpt_times(m.rows, m.width), size));
+    const ckpt_bytes inner = ckpt_aligned(ckpt_times(ckpt_times(m.rows, m.hidden), size));
+    const ckpt_bytes sums = ckpt_aligned(ckpt_times(m.experts, 4));
+    const ckpt_bytes weights = ckpt_aligned(ckpt_times(ckpt_times(m.tokens, m.top), 4));
+    const ckpt_bytes logits = ckpt_aligned(ckpt_times(ckpt_times(m.tokens, m.experts), size));
     const ckpt_bytes product = ckpt_gpu_product_workspace(m.tokens, m.width, m.experts);
     const ckpt_bytes parts = ckpt_gpu_column_sums_workspace(m.tokens, m.experts);
     *forward = ckpt_plus(ckpt_plus(tokens, inner), ckpt_plus(sums, most(product, parts)));

@@ -93,8 +93,9 @@ static ckpt_code infer_roll(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     (void)arena;
     const int count = ckpt_node_attr(node, "axes")->int_count, shifts = ckpt_node_attr(node, "shifts")->int_count;
     const int rank = node->in[0].shape.rank;
-    if (shifts != 1 && shifts != count) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "\"shifts\" has %d numbers and \"axes\" %d, wanted as many, or one shift",
+    if (count == 0 || (shifts != 1 && shifts != count)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "\"shifts\" has %d numbers and \"axes\" %d, wanted an axis or more and as many shifts, or one",
                          shifts, count);
     }
     CKPT_TRY(ckpt_node_axes(node, "axes", rank, &(uint64_t){0}, err));

@@ -70,7 +70,7 @@ static ckpt_code fill_group(const ckpt_network *network, int index, ckpt_param_g
                              network->optimizer->name);
 }
 
-/* Where each parameter belongs; *used: how many belong to each group of the model. Tied ones follow their owner. */
+/* Where each parameter belongs; *used: how many belong to each group of the model. A tied one follows its owner. */
 static void join_groups(const ckpt_network *network, ckpt_node *node, const bool *head, int *used)
 {
     const ckpt_model *const model = network->model;
@@ -84,7 +84,7 @@ static void join_groups(const ckpt_network *network, ckpt_node *node, const bool
             }
             if (g < model->group_count) {
                 join_group(&model->group[g], g + 1, param);
-                used[g]++;
+                used[g] += param->tied < 0;
             }
         }
     }
@@ -136,8 +136,8 @@ ckpt_code ckpt_network_group(ckpt_network *network, ckpt_node *node, ckpt_arena 
     for (int g = 0; g < model->group_count; g++) {
         if (used[g] == 0) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                             "group \"%s\" matches no parameter that no group before it matches; names are "
-                             "layer/parameter",
+                             "group \"%s\" matches no parameter that no group before it matches and that is not tied "
+                             "to another; names are layer/parameter",
                              model->group[g].match);
         }
     }

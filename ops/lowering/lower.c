@@ -123,7 +123,8 @@ static ckpt_code lower_batch_forward(ckpt_lowering *l, int batch, ckpt_err *err)
     for (int n = 0; n < l->network->node_count; n++) {
         const ckpt_node *const node = &l->network->node[n];
         if (ckpt_lower_here(l, n)) {
-            CKPT_TRY_WHILE(err, lower_node_forward(l, node, err), "lowering layer %s", node->name);
+            CKPT_TRY_WHILE(err, lower_node_forward(l, node, err), "lowering layer %s of %s", node->name,
+                           l->network->model->source);
         }
     }
     return CKPT_OK;
@@ -145,7 +146,8 @@ static ckpt_code lower_batch_backward(ckpt_lowering *l, int batch, ckpt_err *err
     for (int n = l->network->node_count - 1; n >= 0; n--) {
         const ckpt_node *const node = &l->network->node[n];
         if (ckpt_lower_here(l, n) && l->has_backward[n]) {
-            CKPT_TRY_WHILE(err, lower_node_backward(l, node, last, err), "lowering layer %s", node->name);
+            CKPT_TRY_WHILE(err, lower_node_backward(l, node, last, err), "lowering layer %s of %s", node->name,
+                           l->network->model->source);
         }
     }
     return CKPT_OK;

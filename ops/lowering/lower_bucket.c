@@ -210,7 +210,8 @@ static ckpt_code settle(ckpt_lowering *l, int number, ckpt_err *err)
     for (int i = 0; i < l->bucket[number].node_count; i++) {
         const int node = l->bucket[number].node[i];
         if (!l->late[node]) {
-            CKPT_TRY_WHILE(err, lower_update(l, node, err), "lowering layer %s", l->network->node[node].name);
+            CKPT_TRY_WHILE(err, lower_update(l, node, err), "lowering layer %s of %s", l->network->node[node].name,
+                           l->network->model->source);
         }
     }
     return CKPT_OK;
@@ -375,7 +376,8 @@ ckpt_code ckpt_lower_updates(ckpt_lowering *l, ckpt_err *err)
     }
     for (int n = 0; n < l->network->node_count; n++) {
         if (ckpt_lower_here(l, n) && (!scheme_of(l)->fused || l->late[n])) {
-            CKPT_TRY_WHILE(err, lower_update(l, n, err), "lowering layer %s", l->network->node[n].name);
+            CKPT_TRY_WHILE(err, lower_update(l, n, err), "lowering layer %s of %s", l->network->node[n].name,
+                           l->network->model->source);
         }
     }
     return CKPT_OK;

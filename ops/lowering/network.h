@@ -67,9 +67,8 @@ CKPT_MUST_USE ckpt_code ckpt_network_infer(const ckpt_model *model, int threads,
 /* The same network, which must not have been spread before, to be trained by `scheme`, whose first_layer must be chosen
  * when there are several stages. Shares all else. Errors: CKPT_BAD_INPUT (ckpt_scheme_check; a first layer that does
  * not exist, stages out of layer order, a layer that reads from a later stage; a sharded optimizer, or a layer no
- * gradient comes to, where stages share parameters; a sharded optimizer that updates parameters as a whole;
- * "clip_norm" with fused gradients: the norm is of all gradients, the
- * first of which would be gone), CKPT_NO_MEMORY. */
+ * gradient comes to, where stages share parameters; a sharded optimizer that updates parameters as a whole; "clip_norm"
+ * with fused gradients: the norm is of all gradients, the first of which would be gone), CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_network_spread(const ckpt_network *network, const ckpt_scheme *scheme, ckpt_arena *out,
                                             const ckpt_network **spread, ckpt_err *err);
 
@@ -268,9 +267,9 @@ typedef struct ckpt_static_layout {
     ckpt_bytes weight_bytes; /* of the weights, and of static gradients and of a slot that is not sharded */
     ckpt_bytes slot_bytes;   /* of one slot of the optimizer, where all have a float per value */
     ckpt_bytes total;
-    const ckpt_bytes
-        *slot; /* [slot * node_count * CKPT_PARAM_MAX + node * CKPT_PARAM_MAX + k]: from `optimizer`; -1: of
-                                another stage; NULL: sharded, see ckpt_bucket.shard */
+    /* [slot * node_count * CKPT_PARAM_MAX + node * CKPT_PARAM_MAX + k]: from `optimizer`; -1: of another stage; NULL:
+     * sharded, see ckpt_bucket.shard */
+    const ckpt_bytes *slot;
     const ckpt_bytes *param; /* [node * CKPT_PARAM_MAX + k]: from the section start; -1: of another stage */
     const ckpt_bytes *stat;  /* [node * CKPT_STAT_MAX + k]: from `statistics`; -1: likewise */
     const ckpt_bytes *input; /* [micro-batch * input_count + input]: from `inputs`; -1: read by no node of the stage */

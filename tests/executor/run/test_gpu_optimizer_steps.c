@@ -334,6 +334,15 @@ static void hidden_layers_are_found(void **state)
     test_train_close(&t);
 }
 
+/* A parameter has the group of its owner, so a group for it alone would say nothing. */
+static const char tied[] =
+    "{\"format\": \"ckpt-model/1\", \"name\": \"tied\", \"inputs\": ["
+    "{\"name\": \"ids\", \"shape\": [3], \"dtype\": \"int32\"}, {\"name\": \"labels\", \"shape\": [3], \"dtype\": "
+    "\"int32\"}],"
+    "\"layers\": [{\"name\": \"embed\", \"op\": \"embedding\", \"in\": [\"ids\"], \"rows\": 9, \"features\": 4},"
+    "{\"name\": \"head\", \"op\": \"linear\", \"features\": 9, \"bias\": false, \"tie\": \"embed\"},"
+    "{\"name\": \"loss\", \"op\": \"cross_entropy\", \"in\": [\"head\", \"labels\"]}], \"optimizer\": {\"name\": %s}}";
+
 static void groups_are_refused(void **state)
 {
     static const char *const row[][2] = {
@@ -346,13 +355,15 @@ static void groups_are_refused(void **state)
         {"\"sgd\", \"schedule\": {\"kind\": \"cosine\", \"every\": 2}", "found \"every\" of a cosine schedule"},
         {"\"sgd\", \"clip_schedule\": {\"kind\": \"linear\", \"steps\": 9}", "no clip_norm"},
         {"\"sgd\", \"ema\": 1", "ema 1"},
+        {"\"sgd\", \"groups\": [{\"match\": \"head/*\"}]", "\"head/*\" matches no parameter"},
     };
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    const size_t rows = sizeof row / sizeof *row; /* the last is of the other network */
+    for (size_t i = 0; i < rows; i++) {
         CKPT_TEST_ARENA(arena);
         ckpt_err err = {0};
         char text[4096];
         const char *const path = ckpt_work_file("refused.json");
-        const int length = snprintf(text, sizeof text, network, row[i][0]);
+        const int length = snprintf(text, sizeof text, i + 1 < rows ? network : tied, row[i][0]);
         const ckpt_model *model = NULL;
         const ckpt_network *made = NULL;
         CHECK_OK(ckpt_file_write(path, text, (size_t)length, &err), err);

@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "ops/lowering/network.h"
+#include "ops/whole_update.h"
 #include "tests/support/support_test.h"
 
 typedef struct row {
@@ -167,6 +168,7 @@ static const row rows[] = {
     {"roll", ", \"shifts\": [1,-9], \"axes\": [-1,0]", "[2,3,7]", "[2, 3, 7]"},
     {"roll", ", \"shifts\": [1,2], \"axes\": [1]", "[2,3,7]", "\"shifts\" has 2 numbers and \"axes\" 1"},
     {"roll", ", \"shifts\": 1, \"axes\": [1,-2]", "[2,3,7]", "\"axes\" has -2, wanted each of 3 dims at most once"},
+    {"roll", ", \"shifts\": 1, \"axes\": []", "[2,3,7]", "\"axes\" 0, wanted an axis or more"},
     {"roll", ", \"shifts\": 1, \"axes\": 3", "[2,3,7]", "\"axes\" has 3"},
     {"gather", "", "[5,3];i[7,2]", "[7, 2, 3]"},
     {"gather", ", \"axis\": -1", "i[5,3];i[]", "[5]"},
@@ -260,8 +262,46 @@ static void test_shapes_and_messages(void **state)
     }
 }
 
+/* Of tensors as large as a shape may be: a workspace that 63 bits do not hold saturates, and is not a negative one. */
+static void workspaces_of_the_largest_do_not_wrap(void **state)
+{
+    static const row largest[] = {
+        {"groupnorm", ", \"groups\": 1", "[1,1152921504606846976]", ""},
+        {"batchnorm", "", "[2,576460752303423488]", ""},
+        {"layernorm", "", "[2,576460752303423488]", ""},
+        {"mul", "", "[1073741824,1073741824];[1073741824,1]", ""},
+        {"sum", ", \"axis\": 0", "[1,1152921504606846976]", ""},
+        {"lstm", ", \"hidden\": 268435456", "[1073741824,1,1]", ""},
+        {"conv1d", ", \"out_channels\": 1073741824, \"kernel_size\": 1, \"groups\": 1073741824",
+         "[1,1073741824,1073741824]", ""},
+    };
+    const char *const path = ckpt_work_file("ops_largest.json");
+    for (size_t i = 0; i < 2 * sizeof largest / sizeof largest[0]; i++) {
+        static char file[4096];
+        CKPT_TEST_ARENA(arena);
+        ckpt_err err = {0};
+        const ckpt_model *model = NULL;
+        const ckpt_network *network = NULL;
+        write_model(&largest[i / 2], path, file, sizeof file);
+        CHECK_OK(ckpt_model_read(path, NULL, 0, &arena, &model, &err), err);
+        CHECK_OK(ckpt_network_infer(model, i % 2 == 0 ? 2 : CKPT_ON_GPU, &arena, &network, &err), err);
+        const ckpt_node *const node = &network->node[0];
+        ckpt_bytes forward = node->forward_workspace_bytes, backward = node->backward_workspace_bytes;
+        if (i % 2 == 1 && node->op->gpu_workspace != NULL) {
+            node->op->gpu_workspace(node, &forward, &backward);
+        }
+        CHECK(forward >= 0 && backward >= 0, "%s, %d threads: %lld and %lld bytes", node->op->name, node->threads,
+              (long long)forward, (long long)backward);
+    }
+    const ckpt_matrix square = {.stack = 1, .rows = 760000000, .columns = 760000000, .hidden = true};
+    const ckpt_matrix tall = {.stack = 1, .rows = INT64_C(1) << 60, .columns = 1};
+    assert_true(ckpt_muon_space_of(&square, false).bytes == INT64_MAX);
+    assert_true(ckpt_adafactor_space_of(&tall).bytes == INT64_MAX);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes_and_messages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes_and_messages),
+                                       cmocka_unit_test(workspaces_of_the_largest_do_not_wrap)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
