@@ -154,8 +154,11 @@ ckpt_code ckpt_data_open_folder(ckpt_data *data, char *list, ckpt_err *err)
         }
     }
     const int64_t limit = data->second >= 0 ? data->class_limit[data->second] : 0;
-    if (all.count == 0 || (limit > 0 && data->folder.class_count > limit)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %d classes (a folder of pictures each), wanted 1 to %lld", list,
+    if (all.count == 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: 0 classes, wanted a folder of pictures for each", list);
+    }
+    if (limit > 0 && data->folder.class_count > limit) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %d classes (a folder of pictures each), wanted at most %lld", list,
                          data->folder.class_count, (long long)limit);
     }
     int32_t *const label = CKPT_NEW(&data->arena, int32_t, all.count);

@@ -114,7 +114,7 @@ static ckpt_code read_jpeg(const char *name, const unsigned char *bytes, size_t 
             (void)jpeg_finish_decompress(&j->info);
         }
     } else {
-        code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: damaged JPEG: %s", name, j->reason);
+        code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: JPEG that cannot be read: %s", name, j->reason);
     }
     jpeg_destroy_decompress(&j->info);
     ckpt_memory_put(j);

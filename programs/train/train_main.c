@@ -10,16 +10,6 @@
 #include "programs/cli/settle.h"
 #include "programs/train/train_impl.h"
 
-static ckpt_code check_average(const ckpt_train_options *options, const ckpt_network *network, ckpt_err *err)
-{
-    if (!options->ema || (network->ema > 0 && !network->scheme.shard_optimizer)) {
-        return CKPT_OK;
-    }
-    return CKPT_FAIL(err, CKPT_BAD_INPUT, "--ema: %s: %s", options->model,
-                     network->ema > 0 ? "the optimizer is sharded, so every rank has a part of the average alone"
-                                      : "the optimizer has no \"ema\": there is no average");
-}
-
 /* Reads model and plan and checks that the plan is sound and of this model. */
 static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
@@ -38,7 +28,6 @@ static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err 
     if (!ckpt_scheme_is_plain(&training->plan->scheme)) {
         CKPT_TRY(ckpt_network_spread(network, &training->plan->scheme, &training->arena, &network, err));
     }
-    CKPT_TRY(check_average(options, network, err));
     const ckpt_device_model *roofline = NULL;
     CKPT_TRY(ckpt_device_model_find("cpu", &training->arena, &roofline, err)); /* times do not matter here */
     CKPT_TRY(ckpt_network_lower(network, NULL, roofline, &training->arena, &training->lowered, err));
@@ -159,13 +148,10 @@ static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *er
 {
     CKPT_TRY(set_up(training, cli, err));
     CKPT_TRY(print_start(training, err));
-    if (training->options.ema) {
-        CKPT_TRY(ckpt_executor_swap_average(training->executor, err));
-    }
     CKPT_TRY(training->options.generate > 0   ? ckpt_train_generate(training, err)
              : training->options.evaluate > 0 ? ckpt_train_evaluate(training, err)
                                               : ckpt_train_steps(training, err));
-    if (training->options.ema) {
+    if (training->options.ema) { /* the digest is of the weights */
         CKPT_TRY(ckpt_executor_swap_average(training->executor, err));
     }
     CKPT_TRY(finish(training, err));

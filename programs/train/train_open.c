@@ -230,6 +230,9 @@ ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ck
     if (options->resume != NULL) {
         CKPT_TRY(resume(training, err));
     }
+    if (options->ema) {
+        CKPT_TRY_WHILE(err, ckpt_executor_swap_average(training->executor, err), "--ema");
+    }
     if (options->init != NULL) {
         CKPT_TRY(init(training, err));
     }
