@@ -264,9 +264,11 @@ static float softmax_row(const problem *p, const ckpt_kernel_args *args, const h
 {
     const int64_t count = of.end - of.from;
     change_scores(p, at, i, of, row);
-    const float most = fmaxf(so_far->most, ckpt_vector_max(count, row));
+    const float here = ckpt_vector_max(count, row), most = so_far->most > here ? so_far->most : here;
     if (most == -INFINITY) {
-        memset(row, 0, (size_t)count * sizeof *row);
+        for (int64_t j = 0; j < count; j++) {
+            row[j] = isnan(row[j]) ? row[j] : 0; /* a maximum passes over it */
+        }
         return 1;
     }
     const float shrink = so_far->most == most ? 1 : expf(so_far->most - most);

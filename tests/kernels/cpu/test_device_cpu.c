@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -487,6 +488,61 @@ static void dropout_masks(void **state)
     ckpt_device_close(device);
 }
 
+/* Keys that a mask hides all at the beginning: what is taken first has no maximum. And NaN is not taken for hidden. */
+static void attention_hidden_at_first(void **state)
+{
+    enum { S = 600, D = 4, SEEN = 500 };
+    static float q[2][D], k[S][D], v[S][D];
+    static int32_t mask[S];
+    float y[2][D], lse[2];
+    ckpt_device *const device = open_cpu(1);
+    test_model m;
+    test_model_init(&m);
+    test_input(&m, "q", CKPT_FLOAT32, 3, (int64_t[]){1, 2, D});
+    test_input(&m, "k", CKPT_FLOAT32, 3, (int64_t[]){1, S, D});
+    test_input(&m, "v", CKPT_FLOAT32, 3, (int64_t[]){1, S, D});
+    test_input(&m, "mask", CKPT_INT32, 2, (int64_t[]){1, S});
+    test_layer(&m, "att", "attention", "q k v mask", "heads=1 mask=true");
+    ckpt_bound_kernel bound;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_device_bind(device, last_node(&m), -1, -1, NULL, &bound, &err), err);
+    double sum = 0, wanted[D] = {0};
+    for (int d = 0; d < D; d++) {
+        q[0][d] = (float)(d + 1);
+        q[1][d] = NAN;
+    }
+    for (int j = 0; j < S; j++) {
+        double score = 0;
+        for (int d = 0; d < D; d++) {
+            k[j][d] = (float)((7 * j + 3 * d) % 11) / 11;
+            v[j][d] = (float)((5 * j + 2 * d) % 13) / 13;
+            score += (double)q[0][d] * (double)k[j][d] / sqrt(D);
+        }
+        mask[j] = j >= SEEN;
+        sum += mask[j] ? exp(score) : 0;
+        for (int d = 0; d < D; d++) {
+            wanted[d] += mask[j] ? exp(score) * (double)v[j][d] : 0;
+        }
+    }
+    const void *const in[] = {q, k, v, mask};
+    void *const out[] = {y}, *const saved[] = {lse};
+    void *const workspace = aligned_alloc(CKPT_ALIGN, (size_t)ckpt_round_up(bound.forward_workspace_bytes, CKPT_ALIGN));
+    assert_non_null(workspace);
+    const ckpt_kernel_args args = {
+        .in = in, .out = out, .saved = saved, .workspace = workspace, .workspace_bytes = bound.forward_workspace_bytes};
+    CHECK_OK(ckpt_device_forward(device, &bound, &args, &err), err);
+    for (int d = 0; d < D; d++) {
+        CHECK(fabs((double)y[0][d] - wanted[d] / sum) < 1e-6, "%d: %.9g, wanted %.9g", d, (double)y[0][d],
+              wanted[d] / sum);
+        assert_true(isnan(y[1][d]));
+    }
+    CHECK(fabs((double)lse[0] - log(sum)) < 1e-5, "%.9g, wanted %.9g", (double)lse[0], log(sum));
+    free(workspace);
+    ckpt_device_unbind(&bound);
+    test_model_fini(&m);
+    ckpt_device_close(device);
+}
+
 /* The gradient of a loss with the gradient `arriving`; NULL: none. Inputs: N rows of K numbers, and targets that are
  * classes, or numbers if the op wants numbers; a weight of K x K for an op that has one. */
 static void loss_gradient(ckpt_device *device, const ckpt_node *node, const float *arriving, float *grad)
@@ -660,13 +716,21 @@ static void clipping_scale(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),          cmocka_unit_test(memory),
-        cmocka_unit_test(memory_refused), cmocka_unit_test(kernels_for_everything),
-        cmocka_unit_test(binding),        cmocka_unit_test(starved),
-        cmocka_unit_test(staging),        cmocka_unit_test(staging_of_parameters),
-        cmocka_unit_test(wrong_numbers),  cmocka_unit_test(all_rows_ignored),
-        cmocka_unit_test(dropout_masks),  cmocka_unit_test(losses_honour_what_arrives),
-        cmocka_unit_test(squares),        cmocka_unit_test(clipping_scale),
+        cmocka_unit_test(names),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(memory_refused),
+        cmocka_unit_test(kernels_for_everything),
+        cmocka_unit_test(binding),
+        cmocka_unit_test(starved),
+        cmocka_unit_test(staging),
+        cmocka_unit_test(staging_of_parameters),
+        cmocka_unit_test(wrong_numbers),
+        cmocka_unit_test(all_rows_ignored),
+        cmocka_unit_test(dropout_masks),
+        cmocka_unit_test(losses_honour_what_arrives),
+        cmocka_unit_test(squares),
+        cmocka_unit_test(clipping_scale),
+        cmocka_unit_test(attention_hidden_at_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
