@@ -100,23 +100,6 @@ __global__ void __launch_bounds__(THREADS) factored_parts(factored f)
     }
 }
 
-/* By halves; thread 0 has the result. */
-__device__ inline double factored_sum(double own, double *shared)
-{
-    const int mine = (int)threadIdx.x;
-    shared[mine] = own;
-    __syncthreads();
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        if (mine < half) {
-            shared[mine] += shared[mine + half];
-        }
-        __syncthreads();
-    }
-    const double sum = shared[0];
-    __syncthreads();
-    return sum;
-}
-
 /* A block has a matrix at a time. */
 __global__ void __launch_bounds__(THREADS) factored_means(factored f)
 {
@@ -126,7 +109,7 @@ __global__ void __launch_bounds__(THREADS) factored_means(factored f)
         for (int64_t r = threadIdx.x; r < f.rows; r += THREADS) {
             own += (double)f.row[m * f.rows + r];
         }
-        const double sum = factored_sum(own, shared);
+        const double sum = block_halves<THREADS>(own, shared);
         if (threadIdx.x == 0) {
             f.mean[m] = (float)(sum / (double)f.rows);
         }
@@ -165,7 +148,7 @@ __global__ void __launch_bounds__(THREADS) factored_size(factored f)
             const double u = (double)factored_update(f, task, i, scale);
             own += u * u;
         }
-        const double sum = factored_sum(own, shared);
+        const double sum = block_halves<THREADS>(own, shared);
         if (threadIdx.x == 0) {
             f.task_squares[t] = sum;
         }
@@ -180,7 +163,7 @@ __global__ void __launch_bounds__(THREADS) factored_rate(factored f)
     for (int64_t t = threadIdx.x; t < f.tasks; t += THREADS) {
         own += f.task_squares[t];
     }
-    const double sum = factored_sum(own, shared);
+    const double sum = block_halves<THREADS>(own, shared);
     if (threadIdx.x == 0) {
         const double count = (double)(f.stack * f.rows * f.columns);
         const double size = sqrt(*f.param_squares / count), large = sqrt(sum / count) / f.clip;

@@ -99,10 +99,12 @@ template <typename E> __device__ inline int sum_column(int n, int lane)
 
 __device__ inline void store_two(float *to, float a, float b)
 {
+    need_aligned(to, sizeof(float2));
     *reinterpret_cast<float2 *>(to) = make_float2(a, b);
 }
 __device__ inline void store_two(bf16 *to, float a, float b)
 {
+    need_aligned(to, sizeof(uint32_t));
     *reinterpret_cast<uint32_t *>(to) = pack_bf16(a, b);
 }
 

@@ -2,9 +2,8 @@
  *   P = exp(s - lse), dP = dropout(dO v^T), dS = P (dP - delta), dV = dropout(P)^T dO, dK = dS^T q, dQ = dS k
  * Two kernels, so that every sum stays in one warp's registers, in order, without atomics. In the first a block owns
  * keys and goes through the queries of all heads that see them, in order: it makes S^T and dP^T, whose registers are left
- * factors as they are. In the second
- * a block owns queries and goes through the keys. This takes 8 D and 6 D FLOP per pair instead of 10 D in one kernel
- * with atomics: at best 5/7 of its speed, but the same bits in every run and no float32 copy of dQ. Source: Dao 2023,
+ * factors as they are. In the second a block owns queries and goes through the keys. This takes 8 D and 6 D FLOP per pair
+ * instead of 10 D in one kernel with atomics: at best 5/7 of its speed, but the same bits in every run and no float32 copy of dQ. Source: Dao 2023,
  * arXiv:2307.08691, algorithm 2. Departure: a separate kernel for dQ.
  *
  * Memory: the rows of q, k, v, dO once for the owner and once more per block for those gone through, out of the L2
@@ -74,6 +73,8 @@ __device__ inline void gradients_by_key(float (&s)[M][N][4], float (&dp)[M][N][4
         CKPT_UNROLL
         for (int n = 0; n < N; n++) {
             const int column = 8 * n + lane % 4 * 2;
+            need_aligned(lse + column, sizeof(float2));
+            need_aligned(delta + column, sizeof(float2));
             const float2 l = *reinterpret_cast<const float2 *>(lse + column);
             const float2 e = *reinterpret_cast<const float2 *>(delta + column);
             CKPT_UNROLL

@@ -1,9 +1,8 @@
 /* Attention for all other head sizes: above 128, or rows that are no multiple of 16 bytes; and with a bias or a mask. A
- * warp takes one query
- * (backward: one query, then one key) and goes through the other side 32 rows at a time, in order, with one dot product
- * per lane. Sums over rows have 256 columns at a time; larger heads recompute the dot products. Forward takes 4 D FLOP
- * per pair on multiply-adds, backward 14 D, and 4 D for the gradient of a bias. Every row that is read is used once, 4 D bytes of bfloat16 per pair: bound
- * by the L1 and L2 caches. */
+ * warp takes one query (backward: one query, then one key) and goes through the other side 32 rows at a time, in order,
+ * with one dot product per lane. Sums over rows have 256 columns at a time; larger heads recompute the dot products.
+ * Forward takes 4 D FLOP per pair on multiply-adds, backward 14 D, and 4 D for the gradient of a bias. Every row that is
+ * read is used once, 4 D bytes of bfloat16 per pair: bound by the L1 and L2 caches. */
 #include "kernels/cuda/attention.cuh"
 
 namespace

@@ -3,8 +3,9 @@
  * with the CPU without a GPU. They move as many bytes as cuDNN's deterministic mode.
  *
  * Sums go down the columns of [rows x channels] as bias gradients do (channel_sums.cuh), in parts that are then added in
- * order, in double. As on the CPU they are sums of x minus the first row, so that a one-pass variance keeps its digits. Forward reads x twice and writes y, 8 FLOP an element;
- * backward reads x and dy twice and writes dx (which it reads where it adds), 11 FLOP. Both are bound by memory.
+ * order, in double. As on the CPU they are sums of x minus the first row, so that a one-pass variance keeps its digits.
+ * Forward reads x twice and writes y, 8 FLOP an element; backward reads x and dy twice and writes dx (which it reads where
+ * it adds), 11 FLOP. Both are bound by memory.
  *
  * A frozen batch norm is an affine map by the running statistics. Each direction computes 1 / sqrt(variance) again, in
  * workspace. Forward reads x once and backward dy once; the gradients of learned parameters read both once more.

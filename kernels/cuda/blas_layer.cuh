@@ -35,6 +35,12 @@ static inline const void *blas_param(const ckpt_kernel_args *args, int k)
     return args->param16[k] != NULL ? args->param16[k] : (const void *)args->param[k];
 }
 
+/* What a layer that keeps `own` bytes of the `given` ones leaves for its products; -1 stays -1, no limit. */
+static inline ckpt_bytes blas_rest(ckpt_bytes given, ckpt_bytes own)
+{
+    return given < 0 ? -1 : given > own ? given - own : 0;
+}
+
 /* The larger of `bytes` and the workspace of a product; NULL: no product. */
 static inline ckpt_bytes blas_most(ckpt_bytes bytes, const ckpt_blas_product *product)
 {

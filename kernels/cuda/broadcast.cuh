@@ -6,10 +6,11 @@
  * the other's. A few FLOP an element: all are bound by memory.
  *
  * Sums are in parts. A part of lines is summed by a block down the columns of a strip; where rows are summed too, by a
- * team of threads. A second kernel adds the parts. Bits depend on the shape alone. */
+ * team of threads. A second kernel adds the parts (parts.cuh). Bits depend on the shape alone. */
 #ifndef CKPT_KERNELS_CUDA_BROADCAST_CUH
 #define CKPT_KERNELS_CUDA_BROADCAST_CUH
 
+#include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/wide.cuh"
 
 extern "C" {
@@ -19,8 +20,6 @@ extern "C" {
 enum {
     BROADCAST_THREADS = 256,
     BROADCAST_STRIP = 256,
-    BROADCAST_PART_COLUMNS = 32,
-    BROADCAST_PART_ROWS = 16,
 };
 
 /* Pointers to one place of the three tensors. to[k]: the gradient of input k; NULL: not wanted. */
@@ -247,32 +246,6 @@ __global__ void __launch_bounds__(BROADCAST_THREADS, 4)
     }
 }
 
-/* to = or += the parts: up to 16 threads share those of an element and are added in order. */
-template <typename T>
-__global__ void __launch_bounds__(BROADCAST_PART_COLUMNS *BROADCAST_PART_ROWS)
-    broadcast_sum_parts(int64_t parts, int64_t count, const float *part, T *to, bool adds)
-{
-    __shared__ float sums[BROADCAST_PART_ROWS][BROADCAST_PART_COLUMNS];
-    const int x_at = (int)threadIdx.x % BROADCAST_PART_COLUMNS, y_at = (int)threadIdx.x / BROADCAST_PART_COLUMNS;
-    const int64_t at = (int64_t)blockIdx.x * BROADCAST_PART_COLUMNS + x_at;
-    float own = 0;
-    if (at < count) {
-#pragma unroll 8
-        for (int64_t p = y_at; p < parts; p += BROADCAST_PART_ROWS) {
-            own += part[p * count + at];
-        }
-    }
-    sums[y_at][x_at] = own;
-    __syncthreads();
-    if (y_at == 0 && at < count) {
-        float total = 0;
-        for (int y = 0; y < BROADCAST_PART_ROWS; y++) {
-            total += sums[y][x_at];
-        }
-        to[at] = from_float<T>(adds ? to_float(to[at]) + total : total);
-    }
-}
-
 template <typename T, int V, typename F> static void start_broadcast_forward(const ckpt_kernel_args *args)
 {
     const ckpt_broadcast b = ckpt_broadcast_of(args->node);
@@ -301,9 +274,7 @@ static void start_broadcast_sum(const ckpt_kernel_args *args, const ckpt_broadca
         CKPT_LAUNCH(cuda, (broadcast_sum_rows<T, V, F>), grid, BROADCAST_THREADS, 0, s, team, t);
     }
     if (s.part != NULL) {
-        const int64_t blocks = (s.count + BROADCAST_PART_COLUMNS - 1) / BROADCAST_PART_COLUMNS;
-        CKPT_LAUNCH(cuda, broadcast_sum_parts<T>, (unsigned)blocks, BROADCAST_PART_COLUMNS * BROADCAST_PART_ROWS, 0,
-                    s.how.parts, s.count, (const float *)s.part, t.to[k], (t.adds >> k & 1) != 0);
+        start_parts<T>(cuda, s.how.parts, s.count, s.part, {t.to[k], (t.adds >> k & 1) != 0}, {});
     }
 }
 

@@ -10,21 +10,6 @@ namespace
 
 enum { THREADS = 256 };
 
-/* Sums over the block, by halves; thread 0 has the result. `shared`: one element per thread. */
-__device__ inline double clip_block_sum(double own, double *shared)
-{
-    const int mine = (int)threadIdx.x;
-    shared[mine] = own;
-    __syncthreads();
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        if (mine < half) {
-            shared[mine] += shared[mine + half];
-        }
-        __syncthreads();
-    }
-    return shared[0];
-}
-
 __global__ void __launch_bounds__(THREADS) clip_squares(int64_t count, int64_t part, const float *from, double *sums)
 {
     __shared__ double shared[THREADS];
@@ -35,7 +20,7 @@ __global__ void __launch_bounds__(THREADS) clip_squares(int64_t count, int64_t p
         const double x = (double)from[i];
         own += x * x;
     }
-    const double sum = clip_block_sum(own, shared);
+    const double sum = block_halves<THREADS>(own, shared);
     if (threadIdx.x == 0) {
         sums[blockIdx.x] = sum;
     }
@@ -48,7 +33,7 @@ __global__ void __launch_bounds__(THREADS) clip_parts(int64_t parts, const doubl
     for (int64_t p = threadIdx.x; p < parts; p += THREADS) {
         own += sums[p];
     }
-    const double all = clip_block_sum(own, shared);
+    const double all = block_halves<THREADS>(own, shared);
     if (threadIdx.x == 0) {
         *sum = all;
     }

@@ -54,7 +54,7 @@ template <typename T>
 __global__ void __launch_bounds__(LOSS_THREADS)
     cross_entropy_parts(class_rows rows, const T *x, const float *lse, const float *sums, loss_part *part)
 {
-    __shared__ double storage[2 * LOSS_THREADS];
+    __shared__ loss_part shared[LOSS_THREADS];
     const int64_t start = (int64_t)blockIdx.x * CKPT_GPU_LOSS_TERMS;
     loss_part own = {0, 0};
     for (int n = 0; n < CKPT_GPU_LOSS_TERMS / LOSS_THREADS; n++) {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
             own.counted += 1;
         }
     }
-    const loss_part sum = loss_add(own, (loss_part *)storage);
+    const loss_part sum = block_halves<LOSS_THREADS>(own, shared);
     if (threadIdx.x == 0) {
         part[blockIdx.x] = sum;
     }

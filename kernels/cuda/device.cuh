@@ -123,6 +123,20 @@ __device__ inline float product_of(float a, float b)
 #endif
 }
 
+/* A GPU refuses an access of several bytes at an address that is no multiple of them; a host may not. */
+#ifdef CKPT_EMULATION
+static inline void need_aligned(const void *at, size_t bytes)
+{
+    if ((uintptr_t)at % bytes != 0) {
+        ckpt_emulated_broken("an access of several bytes at an address that is not aligned");
+    }
+}
+#else
+__device__ inline void need_aligned(const void *, size_t)
+{
+}
+#endif
+
 /* 16 bytes of a tensor: 4 float or 8 bfloat16, loaded and stored in one access. Every buffer starts 64-byte aligned and
  * is a multiple of 64 bytes long (CKPT_ALIGN). So the last pack of a tensor never leaves its buffer, and whoever writes
  * the tensor may write the bytes behind its end. Rows inside a tensor have no such promise. */
@@ -132,10 +146,12 @@ template <typename T> struct alignas(16) pack {
 };
 template <typename T> __device__ inline pack<T> load16(const T *from)
 {
+    need_aligned(from, 16);
     return *reinterpret_cast<const pack<T> *>(from);
 }
 template <typename T> __device__ inline void store16(T *to, const pack<T> &from)
 {
+    need_aligned(to, 16);
     *reinterpret_cast<pack<T> *>(to) = from;
 }
 
@@ -192,6 +208,24 @@ __device__ inline float block_max(float x, float *shared)
     }
     __syncthreads();
     return most;
+}
+
+/* Over a one-dimensional block of THREADS, a power of two, by halves: for doubles. All threads must call, and all get the
+ * result. `shared`: one X per thread that nobody else uses during the call. */
+template <int THREADS, typename X> __device__ inline X block_halves(const X &own, X *shared)
+{
+    const int mine = (int)threadIdx.x;
+    shared[mine] = own;
+    __syncthreads();
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        if (mine < half) {
+            shared[mine] += shared[mine + half];
+        }
+        __syncthreads();
+    }
+    const X sum = shared[0];
+    __syncthreads();
+    return sum;
 }
 
 /* The four words of ckpt_philox_block (kernels/philox.h), for elements 4 * block .. 4 * block + 3. */

@@ -36,4 +36,11 @@ template <> __device__ inline float quotient_for<bf16>(float a, float b)
 #endif
 }
 
+/* The logistic function. For x far below zero exp(-x) is too large for the fast quotient, which is then 0; the true result
+ * is below 2^-115. */
+template <typename T> __device__ inline float logistic(float x)
+{
+    return quotient_for<T>(1.0f, 1.0f + exp_for<T>(-x));
+}
+
 #endif

@@ -60,14 +60,14 @@ template <> struct gelu_tanh_slope<bf16> {
     __device__ float operator()(float x, float dy) const
     {
         const float u = root_two_pi * (x + cubic * x * x * x);
-        const float s = quotient_for<bf16>(1.0f, 1.0f + exp_for<bf16>(-2.0f * u)), fall = s * (1.0f - s);
+        const float s = logistic<bf16>(2.0f * u), fall = s * (1.0f - s);
         const float inside = 2.0f * root_two_pi * (1.0f + 3.0f * cubic * x * x);
         const float bend = fall == 0.0f ? 0.0f : x * fall * inside;
         return dy * (s + bend);
     }
 };
 
-/* x far below zero: as in sigmoid.cu. */
+/* x far below zero: as in logistic. */
 template <typename T> struct gelu_sigmoid {
     __device__ float operator()(float x) const
     {
@@ -78,7 +78,7 @@ template <typename T> struct gelu_sigmoid {
 template <typename T> struct gelu_sigmoid_slope {
     __device__ float operator()(float x, float dy) const
     {
-        const float s = quotient_for<T>(1.0f, 1.0f + exp_for<T>(-steep * x));
+        const float s = logistic<T>(steep * x);
         return dy * (s * (1.0f + steep * x * (1.0f - s)));
     }
 };

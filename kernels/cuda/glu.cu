@@ -3,24 +3,13 @@
  * to). About 8 FLOP an element and the exponential of f, in the exact form of GELU its erff: bound by memory but for
  * that form in bfloat16. */
 #include "kernels/cuda/gelu.cuh"
+#include "kernels/cuda/silu.cuh"
 #include "kernels/cuda/wide.cuh"
 
 namespace
 {
-/* Value and, times dy, slope of SiLU. */
-template <typename T> struct glu_silu {
-    __device__ float operator()(float x) const
-    {
-        return quotient_for<T>(x, 1.0f + exp_for<T>(-x)); /* x far below zero: as in sigmoid.cu */
-    }
-    __device__ float operator()(float x, float dy) const
-    {
-        const float s = quotient_for<T>(1.0f, 1.0f + exp_for<T>(-x));
-        return dy * (s * (1.0f + x * (1.0f - s)));
-    }
-};
-
-template <typename VALUE, typename SLOPE> struct glu_gelu {
+/* Value and, times dy, slope. */
+template <typename VALUE, typename SLOPE> struct glu_function {
     __device__ float operator()(float x) const
     {
         return VALUE()(x);
@@ -104,19 +93,19 @@ template <typename T, int N, bool BACKWARD, typename F> static void start_with(c
 template <typename T, int N, bool BACKWARD> static void start_gelu(const ckpt_kernel_args *args)
 {
     if (strcmp(ckpt_node_string(args->node, "approximate"), "tanh") == 0) {
-        start_with<T, N, BACKWARD>(args, glu_gelu<gelu_tanh<T>, gelu_tanh_slope<T>>());
+        start_with<T, N, BACKWARD>(args, glu_function<gelu_tanh<T>, gelu_tanh_slope<T>>());
     } else {
-        start_with<T, N, BACKWARD>(args, glu_gelu<gelu_exact, gelu_exact_slope>());
+        start_with<T, N, BACKWARD>(args, glu_function<gelu_exact, gelu_exact_slope>());
     }
 }
 
 template <typename T, int N> static void start_swiglu_forward(const ckpt_kernel_args *args)
 {
-    start_with<T, N, false>(args, glu_silu<T>());
+    start_with<T, N, false>(args, glu_function<silu_value<T>, silu_slope<T>>());
 }
 template <typename T, int N> static void start_swiglu_backward(const ckpt_kernel_args *args)
 {
-    start_with<T, N, true>(args, glu_silu<T>());
+    start_with<T, N, true>(args, glu_function<silu_value<T>, silu_slope<T>>());
 }
 template <typename T, int N> static void start_geglu_forward(const ckpt_kernel_args *args)
 {

@@ -3,7 +3,7 @@
  * group, in order, in double. Forward reads x twice and writes y, 8 FLOP an element; backward reads x and dy twice and
  * writes dx (which it reads where it adds), 11 FLOP. Both are bound by memory. */
 #include "kernels/cuda/channel_sums.cuh"
-#include "kernels/cuda/norm_groups.cuh"
+#include "kernels/cuda/parts.cuh"
 
 namespace
 {
@@ -213,7 +213,7 @@ template <typename T, int N> static void start_backward(const ckpt_kernel_args *
                     (const float2 *)factor, (T *)args->grad_in[0], (args->grad_in_adds & 1) != 0);
     }
     if (call.weight != NULL) {
-        start_norm_groups(args, images, C, channel);
+        start_norm_parts(args, images, C, channel);
     }
 }
 

@@ -1,5 +1,5 @@
 /* GRU over sequences (recurrent.cuh), with gates in the order r, z, n. Kept is what the state contributes to n before r. */
-#include "kernels/cuda/lstm.cuh"
+#include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/recurrent.cuh"
 
 namespace
@@ -10,7 +10,7 @@ struct gru_rule {
     /* in: what the input contributes, then the gates; state: what the state before does. */
     static __device__ void forward(float *in, const float *state, float before, float, float &kept, float &h)
     {
-        const float r = lstm_sigmoid(in[0] + state[0]), z = lstm_sigmoid(in[1] + state[1]);
+        const float r = logistic<float>(in[0] + state[0]), z = logistic<float>(in[1] + state[1]);
         const float n = tanhf(in[2] + r * state[2]);
         in[0] = r;
         in[1] = z;

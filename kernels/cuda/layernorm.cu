@@ -8,7 +8,7 @@
  * Rows that are no multiple of 16 bytes, or too long for registers (backward beyond 1024 packs, forward beyond 2048),
  * take the plain kernels of layernorm_any.cuh, which read the row once more for every sum. */
 #include "kernels/cuda/layernorm_any.cuh"
-#include "kernels/cuda/norm_groups.cuh"
+#include "kernels/cuda/parts.cuh"
 
 enum { WARPS = 4 };
 
@@ -311,7 +311,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     call.x = call.undo ? args->out[0] : args->in[0];
     call.adds = (args->grad_in_adds & 1) != 0 && call.dx != NULL;
     CKPT_BY_DTYPE(args->node->in[0].dtype, choose_backward, call);
-    start_norm_groups(args, call.groups, call.width, call.part);
+    start_norm_parts(args, call.groups, call.width, call.part);
     return ckpt_cuda_launched(args->node->op->name, err);
 }
 

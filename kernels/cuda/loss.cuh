@@ -12,35 +12,24 @@ enum { LOSS_THREADS = 256 };
 
 struct loss_part {
     double sum, counted;
-};
-
-/* Sums over the block, by halves; thread 0 has the result. `shared`: one element per thread. */
-__device__ inline loss_part loss_add(const loss_part &own, loss_part *shared)
-{
-    const int mine = (int)threadIdx.x;
-    shared[mine] = own;
-    __syncthreads();
-    for (int half = LOSS_THREADS / 2; half > 0; half /= 2) {
-        if (mine < half) {
-            shared[mine].sum += shared[mine + half].sum;
-            shared[mine].counted += shared[mine + half].counted;
-        }
-        __syncthreads();
+    __device__ void operator+=(const loss_part &other)
+    {
+        sum += other.sum;
+        counted += other.counted;
     }
-    return shared[0];
-}
+};
 
 /* One block. loss = the parts' sum / divisor; divisor 0: / the terms that count (0 / 0 is NaN, as in PyTorch). */
 __global__ void __launch_bounds__(LOSS_THREADS)
     loss_finish(int64_t parts, const loss_part *part, double divisor, float *loss, float *counted)
 {
-    __shared__ double storage[2 * LOSS_THREADS];
+    __shared__ loss_part shared[LOSS_THREADS];
     loss_part own = {0, 0};
     for (int64_t p = threadIdx.x; p < parts; p += LOSS_THREADS) {
         own.sum += part[p].sum;
         own.counted += part[p].counted;
     }
-    const loss_part total = loss_add(own, (loss_part *)storage);
+    const loss_part total = block_halves<LOSS_THREADS>(own, shared);
     if (threadIdx.x == 0) {
         *loss = (float)(total.sum / (divisor != 0 ? divisor : total.counted));
         if (counted != NULL) {

@@ -2,7 +2,7 @@
 #ifndef CKPT_KERNELS_CUDA_LSTM_CUH
 #define CKPT_KERNELS_CUDA_LSTM_CUH
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/fast.cuh"
 
 namespace
 {
@@ -18,18 +18,13 @@ struct lstm_slopes {
     float i, f, g, o, c; /* c: of the cell state before */
 };
 
-__device__ inline float lstm_sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
 /* Applies the nonlinearities to the sums in `gates`, and makes the new state. before: the cell state, if there is one. */
 __device__ inline lstm_next lstm_step(lstm_gates &gates, bool has_before, float before)
 {
-    gates.i = lstm_sigmoid(gates.i);
-    gates.f = lstm_sigmoid(gates.f);
+    gates.i = logistic<float>(gates.i);
+    gates.f = logistic<float>(gates.f);
     gates.g = tanhf(gates.g);
-    gates.o = lstm_sigmoid(gates.o);
+    gates.o = logistic<float>(gates.o);
     lstm_next next;
     next.c = gates.i * gates.g + (has_before ? gates.f * before : 0.0f);
     next.tanh_c = tanhf(next.c);

@@ -93,20 +93,14 @@ static void release(void *memory)
     }
 }
 
-/* What is left for products of `given` bytes; -1 stays -1, no limit. */
-static ckpt_bytes rest_of(ckpt_bytes given, ckpt_bytes own)
-{
-    return given < 0 ? -1 : given > own ? given - own : 0;
-}
-
 static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, ckpt_err *err)
 {
     lstm_state *const state = (lstm_state *)memory;
     const lstm_shape shape = shape_of(node);
     state->cuda = (ckpt_cuda *)context;
-    CKPT_TRY(make_calls(state, node, rest_of(forward, shape.gates_bytes), rest_of(backward, shape.dgates_bytes), choice,
-                        err));
+    CKPT_TRY(make_calls(state, node, blas_rest(forward, shape.gates_bytes), blas_rest(backward, shape.dgates_bytes),
+                        choice, err));
     look_at_calls(state);
     return CKPT_OK;
 }

@@ -6,6 +6,7 @@
  * Forward: 6 FLOP for each weight of the chosen experts and token; backward twice that. Around them each row of the inner
  * width is read and written about 3 times forward and 7 backward. */
 #include "kernels/cuda/blas_layer.cuh"
+#include "kernels/cuda/fast.cuh"
 #include "kernels/cuda/grouped.cuh"
 #include "kernels/cuda/wide.cuh"
 
@@ -68,8 +69,7 @@ ckpt_code moe_prepare(void *memory, void *context, const ckpt_node *node, ckpt_b
                                           blas_of(E, C, N, true, false, own, wide, false, false),
                                           blas_of(N, C, E, false, false, own, own, false, false)};
     for (int k = 0; k < CALLS; k++) {
-        const ckpt_bytes given = k == LOGITS ? forward : backward, held = moe_room_of(m, own, k != LOGITS).own;
-        const ckpt_bytes limit = given < 0 ? -1 : given > held ? given - held : 0;
+        const ckpt_bytes limit = blas_rest(k == LOGITS ? forward : backward, moe_room_of(m, own, k != LOGITS).own);
         char piece[CKPT_PIECE_TEXT];
         if (k == DX && (node->grad_in & 1) == 0) {
             continue;
@@ -283,11 +283,6 @@ __global__ void moe_gather(int64_t items, ckpt_moe m, const int32_t *routes, con
 
 /* ---- forward ---- */
 
-__device__ static float moe_sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
 /* inner = silu(gate) up; gates and ups of rows behind the last expert's become 0. */
 template <typename T, int N>
 __global__ void moe_activate(int64_t items, ckpt_moe m, const int32_t *routes, T *gates, T *ups, T *inner)
@@ -303,7 +298,7 @@ __global__ void moe_activate(int64_t items, ckpt_moe m, const int32_t *routes, T
         }
         const wide<float, N> gate = load_floats<N>(gates + at), up = load_floats<N>(ups + at);
         for (int j = 0; j < N; j++) {
-            value.at[j] = moe_sigmoid(gate.at[j]) * gate.at[j] * up.at[j];
+            value.at[j] = logistic<float>(gate.at[j]) * gate.at[j] * up.at[j];
         }
         put_wide<N>(inner + at, value, false);
     }
@@ -433,7 +428,7 @@ __global__ void __launch_bounds__(MOE_THREADS)
         float share = 1.0f, dot = 0;
         const float weight = a >= 0 ? moe_weight(m, probabilities, routes, a, &share) : 0.0f;
         for (int64_t i = start + threadIdx.x; i < start + m.hidden; i += MOE_THREADS) {
-            const float g = to_float(gates[i]), u = to_float(ups[i]), du = to_float(dup[i]), s = moe_sigmoid(g);
+            const float g = to_float(gates[i]), u = to_float(ups[i]), du = to_float(dup[i]), s = logistic<float>(g);
             const float own = s * g * u, d = weight * du;
             dot += du * own;
             inner[i] = from_float<T>(weight * own);

@@ -7,7 +7,7 @@ template <typename T>
 __global__ void __launch_bounds__(LOSS_THREADS)
     nll_loss_parts(int64_t N, int64_t K, const T *x, const int32_t *target, loss_part *part)
 {
-    __shared__ double storage[2 * LOSS_THREADS];
+    __shared__ loss_part shared[LOSS_THREADS];
     const int64_t start = (int64_t)blockIdx.x * CKPT_GPU_LOSS_TERMS;
     loss_part own = {0, 0};
     for (int n = 0; n < CKPT_GPU_LOSS_TERMS / LOSS_THREADS; n++) {
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
             own.sum -= t >= 0 && t < K ? (double)to_float(x[r * K + t]) : (double)NAN;
         }
     }
-    const loss_part sum = loss_add(own, (loss_part *)storage);
+    const loss_part sum = block_halves<LOSS_THREADS>(own, shared);
     if (threadIdx.x == 0) {
         part[blockIdx.x] = sum;
     }

@@ -15,7 +15,7 @@ template <typename T, typename F>
 __global__ void __launch_bounds__(LOSS_THREADS)
     pair_loss_parts(int64_t count, F f, const T *x, const T *target, loss_part *part)
 {
-    __shared__ double storage[2 * LOSS_THREADS];
+    __shared__ loss_part shared[LOSS_THREADS];
     const int64_t V = pack<T>::count, start = (int64_t)blockIdx.x * PAIR_PART;
     float sum[pack<T>::count] = {0};
 #pragma unroll 4
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     for (int j = 0; j < pack<T>::count; j++) {
         own.sum += (double)sum[j];
     }
-    const loss_part all = loss_add(own, (loss_part *)storage);
+    const loss_part all = block_halves<LOSS_THREADS>(own, shared);
     if (threadIdx.x == 0) {
         part[blockIdx.x] = all;
     }

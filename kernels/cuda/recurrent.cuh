@@ -102,12 +102,6 @@ void recurrent_look(recurrent_state *state)
     }
 }
 
-/* What is left for products of `given` bytes; -1 stays -1, no limit. */
-ckpt_bytes recurrent_rest(ckpt_bytes given, ckpt_bytes own)
-{
-    return given < 0 ? -1 : given > own ? given - own : 0;
-}
-
 ckpt_code recurrent_prepare(void *memory, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                             const char *choice, ckpt_err *err)
 {
@@ -115,7 +109,7 @@ ckpt_code recurrent_prepare(void *memory, void *context, const ckpt_node *node, 
     const recurrent_shape q = recurrent_describe(node);
     const int64_t B = q.B, C = q.C, H = q.H, G = q.G, rows = q.B * q.T;
     const ckpt_dtype own = q.dtype, wide = CKPT_FLOAT32;
-    const ckpt_bytes ahead = recurrent_rest(forward, q.forward_own), back = recurrent_rest(backward, q.backward_own);
+    const ckpt_bytes ahead = blas_rest(forward, q.forward_own), back = blas_rest(backward, q.backward_own);
     const ckpt_blas_shape shape[CALLS] = {blas_of(rows, G, C, false, true, own, own, false, false),
                                           blas_of(B, G, H, false, true, own, wide, false, false),
                                           blas_of(rows, C, G, false, false, own, own, false, false),

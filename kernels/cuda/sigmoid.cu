@@ -9,8 +9,7 @@ namespace
 template <typename T> struct sigmoid_value {
     __device__ float operator()(float x) const
     {
-        /* For x far below zero, exp(-x) is too large for the fast quotient; the true result is then below 2^-115. */
-        return quotient_for<T>(1.0f, 1.0f + exp_for<T>(-x));
+        return logistic<T>(x);
     }
 };
 

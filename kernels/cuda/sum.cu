@@ -4,10 +4,11 @@
  * memory.
  *
  * Column sums: a block sums 256 columns of one part of the rows (ckpt_gpu_part_rows). Its threads stride over the rows
- * and are then added in order. A second kernel adds the parts in order. No bit depends on the device. */
+ * and are then added in order. A second kernel adds the parts (parts.cuh). No bit depends on the device. */
+#include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/wide.cuh"
 
-enum { THREADS = 256, STRIP = 256, LAST_COLUMNS = 32, LAST_ROWS = 16 };
+enum { THREADS = 256, STRIP = 256 };
 
 template <typename T> __device__ inline pack<T> sum_of(const pack<T> &a, const pack<T> &b)
 {
@@ -117,32 +118,6 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* sum[c] = parts added in order: up to 16 threads share the parts of a column and are added in order. */
-static __global__ void __launch_bounds__(LAST_COLUMNS *LAST_ROWS)
-    sum_parts(int64_t parts, int64_t columns, const float *part, float *sum, bool adds)
-{
-    __shared__ float sums[LAST_ROWS][LAST_COLUMNS];
-    const int x_at = (int)threadIdx.x % LAST_COLUMNS, y_at = (int)threadIdx.x / LAST_COLUMNS;
-    const int high = (int)blockDim.x / LAST_COLUMNS;
-    const int64_t column = (int64_t)blockIdx.x * LAST_COLUMNS + x_at;
-    float own = 0;
-    if (column < columns) {
-#pragma unroll 8
-        for (int64_t p = y_at; p < parts; p += high) {
-            own += part[p * columns + column];
-        }
-    }
-    sums[y_at][x_at] = own;
-    __syncthreads();
-    if (y_at == 0 && column < columns) {
-        float total = 0;
-        for (int y = 0; y < high; y++) {
-            total += sums[y][x_at];
-        }
-        sum[column] = adds ? sum[column] + total : total;
-    }
-}
-
 template <typename T> static void start_add(const ckpt_cuda *cuda, void *to, const void *from, int64_t count)
 {
     const bool packed = starts_pack(to, 16) && starts_pack(from, 16);
@@ -175,10 +150,7 @@ static void start_columns(const ckpt_cuda *cuda, int64_t rows, int64_t columns, 
     CKPT_LAUNCH(cuda, (sum_columns<T, V>), grid, THREADS, 0, rows, columns, part_rows, strip_threads(columns, STRIP, V),
                 (const T *)x, to, adds && parts == 1);
     if (parts > 1) {
-        const int blocks = (int)((columns + LAST_COLUMNS - 1) / LAST_COLUMNS);
-        const int high = parts < LAST_ROWS ? (int)parts : LAST_ROWS;
-        CKPT_LAUNCH(cuda, sum_parts, blocks, LAST_COLUMNS * high, 0, parts, columns, (const float *)workspace, sum,
-                    adds);
+        start_parts<float>(cuda, parts, columns, workspace, {sum, adds}, {});
     }
 }
 

@@ -68,17 +68,9 @@ static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, 
     }
 }
 
-/* A GPU refuses unaligned accesses; memcpy would not. */
-static inline void tile_need_aligned(const void *at, size_t bytes)
-{
-    if ((uintptr_t)at % bytes != 0) {
-        ckpt_emulated_broken("ldmatrix or cp.async at an address that is not aligned");
-    }
-}
-
 static inline void load_matrices(uint32_t (&to)[4], const void *row)
 {
-    tile_need_aligned(row, 16);
+    need_aligned(row, 16);
     const void *const *const rows = ckpt_emulated_gather(row);
     const int lane = (int)threadIdx.x % 32;
     for (int i = 0; i < 4; i++) {
@@ -88,7 +80,7 @@ static inline void load_matrices(uint32_t (&to)[4], const void *row)
 
 static inline void load_matrices_turned(uint32_t (&to)[4], const void *row)
 {
-    tile_need_aligned(row, 16);
+    need_aligned(row, 16);
     const void *const *const rows = ckpt_emulated_gather(row);
     const int lane = (int)threadIdx.x % 32;
     for (int i = 0; i < 4; i++) {
@@ -117,8 +109,8 @@ inline std::vector<tile_copy> &ckpt_emulated_copies(void)
 
 template <int BYTES> static inline void async_copy(void *to, const void *from, bool wanted)
 {
-    tile_need_aligned(to, BYTES);
-    tile_need_aligned(from, BYTES);
+    need_aligned(to, BYTES);
+    need_aligned(from, BYTES);
     memset(to, 0xff, BYTES);
     ckpt_emulated_copies().push_back({to, from, BYTES, wanted});
 }

@@ -12,10 +12,12 @@ template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) :
 };
 template <int N, typename T> __device__ inline wide<T, N> load_wide(const T *from)
 {
+    need_aligned(from, alignof(wide<T, N>));
     return *reinterpret_cast<const wide<T, N> *>(from);
 }
 template <int N, typename T> __device__ inline void store_wide(T *to, const wide<T, N> &from)
 {
+    need_aligned(to, alignof(wide<T, N>));
     *reinterpret_cast<wide<T, N> *>(to) = from;
 }
 

@@ -153,6 +153,17 @@ __global__ void reads(const int *from, int *out)
     out[0] = from != nullptr;
 }
 
+__global__ void loads_16(int *out, int shift)
+{
+    store16((float *)(void *)out, load16((const float *)(void *)(out + 4 + shift)));
+}
+
+__global__ void loads_wide(int *out, int shift)
+{
+    store_wide<2>((float *)(void *)out, load_wide<2>((const float *)(void *)(out + 4 + shift)));
+    store_wide<8>((float *)(void *)(out + 16), load_wide<8>((const float *)(void *)(out + 32 + shift)));
+}
+
 void expect_fault(cudaError_t code, const char *text)
 {
     assert_int_equal(code, cudaErrorLaunchFailure);
@@ -173,6 +184,12 @@ void test_faults(void **)
     expect_fault(launch(half_mask, 1, 32, 0, device), "some lanes only");
     expect_fault(launch(half_mask, 1, 16, 0, device), "fewer than 32");
     expect_fault(launch(reads, 1, 1, 0, host, device), "not the device's");
+    OK(launch(loads_16, 1, 1, 0, device, 0));
+    OK(launch(loads_16, 1, 1, 0, device, 4));
+    expect_fault(launch(loads_16, 1, 1, 0, device, 1), "not aligned");
+    OK(launch(loads_wide, 1, 1, 0, device, 4));
+    expect_fault(launch(loads_wide, 1, 1, 0, device, 1), "not aligned"); /* for two numbers */
+    expect_fault(launch(loads_wide, 1, 1, 0, device, 2), "not aligned"); /* for eight */
 }
 
 /* ------------------------------------------------------------------------------------------- tiles */
