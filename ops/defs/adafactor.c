@@ -47,15 +47,22 @@ static void numbers(const double *hyper, double rate, uint64_t step, float numbe
     numbers[2] = (float)(1.0 - lr * hyper[WEIGHT_DECAY]);
 }
 
+/* The least moment is eps1 squared: if it were 0, a gradient of zeros would be divided by 0. */
+static const double eps1_least = 0x1p-63;
+
 static ckpt_code check(const double *hyper, ckpt_err *err)
 {
     if (!(hyper[LR] >= 0 && hyper[WEIGHT_DECAY] >= 0 && hyper[EPS2] >= 0)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "lr %g, weight_decay %g, eps2 %g: none may be negative", hyper[LR],
                          hyper[WEIGHT_DECAY], hyper[EPS2]);
     }
-    if (!(hyper[BETA2_DECAY] <= 0 && hyper[EPS1] > 0 && hyper[CLIP] > 0)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "beta2_decay %g, eps1 %g, d %g: wanted at most 0, and more than 0 twice",
-                         hyper[BETA2_DECAY], hyper[EPS1], hyper[CLIP]);
+    if (!(hyper[BETA2_DECAY] <= 0 && hyper[CLIP] > 0)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "beta2_decay %g, d %g: wanted at most 0, and more than 0",
+                         hyper[BETA2_DECAY], hyper[CLIP]);
+    }
+    if (!(hyper[EPS1] >= eps1_least)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "eps1 %g: wanted at least %g, whose square is a float", hyper[EPS1],
+                         eps1_least);
     }
     return CKPT_OK;
 }

@@ -321,6 +321,10 @@ static void test_optimizers(void **state)
         {"adam", "beta2=1", "beta1 0.9, beta2 1"},
         {"adam", "eps=true", "\"eps\" is true or false, wanted a number"},
         {"adamw", "weight_decay=-1", "weight_decay -1"},
+        {"lion", "beta1=1", "beta1 1, beta2 0.99"},
+        {"muon", "eps=0", "eps 0: wanted more than 0"},
+        {"adafactor", "beta2_decay=0.5", "beta2_decay 0.5, d 1: wanted at most 0, and more than 0"},
+        {"adafactor", "eps1=1e-30", "eps1 1e-30: wanted at least 1.08"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         start_rows(&m);
