@@ -1,18 +1,17 @@
-/* Pooling: maxpool2d, avgpool2d, the adaptive ones, and global_avgpool. Memory order is N, H, W, C, so a thread has a pack of channels of
- * one pixel. These are our own kernels rather than cuDNN's: max pooling saves where the first maximum stood and its
- * backward reads only that, while cuDNN's backward reads x and y, which a plan would have to keep. Backward gathers:
- * each input pixel adds up the windows that cover it, in order, so threads write to no common element and need no
+/* Pooling: maxpool2d, avgpool2d, the adaptive ones, and global_avgpool. Memory order is N, H, W, C, so a thread has a pack
+ * of channels of one pixel. These are our own kernels rather than cuDNN's: max pooling saves where the first maximum stood
+ * and its backward reads only that, while cuDNN's backward reads x and y, which a plan would have to keep. Backward
+ * gathers: each input pixel adds up the windows that cover it, in order, so threads write to no common element and need no
  * atomics. Bytes moved: max forward x, y and a byte of index for each y (4 for a window of more than 256 positions); max
- * backward dy, the index and dx (twice when it adds); the averages x and y, or dy and dx. Windows that overlap read
- * through the caches. One operation for each element of a window: bound by memory. */
+ * backward dy, the index and dx; the averages x and y, or dy and dx; dx twice where backward adds. Windows that overlap
+ * read through the caches. One operation for each element of a window: bound by memory. */
 #include "kernels/cuda/wide.cuh"
 
 enum { THREADS = 256, GROUP = 8, LANES = THREADS / GROUP };
 
 struct pool_window {
     int64_t batch, channels, in[2], out[2], kernel[2], stride[2], padding[2];
-    bool
-        adaptive; /* windows from floor(o in / out) to ceil((o + 1) in / out); positions are those of the whole image */
+    bool adaptive; /* windows from floor(o in / out) to ceil((o + 1) in / out), and positions of the whole image */
 };
 
 static pool_window window_of(const ckpt_node *node)
@@ -142,7 +141,7 @@ __global__ void pool_max_backward(int64_t items, pool_window w, bool adds, const
 /* Forward averages the pixels that a window covers, backward the windows that cover a pixel. scale: 1 / the pixels of
  * a window, unless windows are adaptive and differ. */
 template <typename T, int N, bool BACKWARD>
-__global__ void pool_average(int64_t items, pool_window w, float scale, const T *from, T *to)
+__global__ void pool_average(int64_t items, pool_window w, float scale, bool adds, const T *from, T *to)
 {
     const int64_t *const from_size = BACKWARD ? w.out : w.in, *const to_size = BACKWARD ? w.in : w.out;
     for (int64_t item = first_item(); item < items; item += item_step()) {
@@ -164,7 +163,7 @@ __global__ void pool_average(int64_t items, pool_window w, float scale, const T 
         for (int c = 0; c < N; c++) {
             sum.at[c] *= each;
         }
-        put_wide<N>(to + item * N, sum, false);
+        put_wide<N>(to + item * N, sum, adds);
     }
 }
 
@@ -205,7 +204,7 @@ __global__ void pool_global_forward(int64_t groups, int64_t images, int64_t pixe
 }
 
 template <typename T, int N>
-__global__ void pool_global_backward(int64_t items, int64_t pixels, int64_t channels, const T *dy, T *dx)
+__global__ void pool_global_backward(int64_t items, int64_t pixels, int64_t channels, bool adds, const T *dy, T *dx)
 {
     const float count = (float)pixels;
     for (int64_t item = first_item(); item < items; item += item_step()) {
@@ -216,7 +215,7 @@ __global__ void pool_global_backward(int64_t items, int64_t pixels, int64_t chan
         for (int j = 0; j < N; j++) {
             share.at[j] = to_float(slope.at[j]) / count;
         }
-        put_wide<N>(dx + item * N, share, false);
+        put_wide<N>(dx + item * N, share, adds);
     }
 }
 
@@ -256,22 +255,24 @@ template <typename T, int N> static void start_max_backward(const ckpt_kernel_ar
 }
 
 template <typename T, int N, bool BACKWARD>
-static void start_average(const ckpt_kernel_args *args, const ckpt_tensor *written, const void *from, void *to)
+static void start_average(const ckpt_kernel_args *args, const ckpt_tensor *written, bool adds, const void *from,
+                          void *to)
 {
     const pool_window w = window_of(args->node);
     CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_average<T, N, BACKWARD>), ckpt_shape_count(&written->shape) / N, w,
-                      1 / (float)(w.kernel[0] * w.kernel[1]), (const T *)from, (T *)to);
+                      1 / (float)(w.kernel[0] * w.kernel[1]), adds, (const T *)from, (T *)to);
 }
 
 template <typename T, int N> static void start_average_forward(const ckpt_kernel_args *args)
 {
-    start_average<T, N, false>(args, &args->node->out[0], args->in[0], args->out[0]);
+    start_average<T, N, false>(args, &args->node->out[0], false, args->in[0], args->out[0]);
 }
 
 template <typename T, int N> static void start_average_backward(const ckpt_kernel_args *args)
 {
     if (args->grad_in[0] != NULL) {
-        start_average<T, N, true>(args, &args->node->in[0], args->grad_out[0], args->grad_in[0]);
+        start_average<T, N, true>(args, &args->node->in[0], (args->grad_in_adds & 1) != 0, args->grad_out[0],
+                                  args->grad_in[0]);
     }
 }
 
@@ -288,7 +289,8 @@ template <typename T, int N> static void start_global_backward(const ckpt_kernel
     const ckpt_shape *const x = &args->node->in[0].shape;
     if (args->grad_in[0] != NULL) {
         CKPT_LAUNCH_ITEMS(cuda_of(args), (pool_global_backward<T, N>), ckpt_shape_count(x) / N, x->dim[2] * x->dim[3],
-                          x->dim[1], (const T *)args->grad_out[0], (T *)args->grad_in[0]);
+                          x->dim[1], (args->grad_in_adds & 1) != 0, (const T *)args->grad_out[0],
+                          (T *)args->grad_in[0]);
     }
 }
 

@@ -124,6 +124,7 @@ const ckpt_op ckpt_op_avgpool2d = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .gpu_accumulates = true,
     .infer = infer_average,
 };
 
@@ -146,6 +147,7 @@ const ckpt_op ckpt_op_adaptive_avgpool2d = {
     .attrs = adaptive_attrs,
     .in_min = 1,
     .in_max = 1,
+    .gpu_accumulates = true,
     .infer = infer_adaptive_average,
 };
 
@@ -155,5 +157,6 @@ const ckpt_op ckpt_op_global_avgpool = {
     .source = "Lin, Chen & Yan 2013, arXiv:1312.4400; torch.nn.AdaptiveAvgPool2d(1)",
     .in_min = 1,
     .in_max = 1,
+    .gpu_accumulates = true,
     .infer = infer_global,
 };
