@@ -181,11 +181,15 @@ static ckpt_code fill_preference(cublasLtMatmulPreference_t preference, size_t r
 
 static ckpt_code refuse(const ckpt_blas_shape *shape, ckpt_bytes limit, ckpt_err *err)
 {
-    return CKPT_FAIL(err, CKPT_DEVICE,
-                     "cuBLASLt has no reproducible %s product [%lld x %lld] [%lld x %lld]%s in %lld bytes of workspace",
-                     ckpt_dtype_name(shape->in), (long long)shape->rows, (long long)shape->inner,
-                     (long long)shape->inner, (long long)shape->columns, shape->sums ? " with sums" : "",
-                     (long long)limit);
+    char batch[32] = "";
+    if (shape->batch > 1) {
+        snprintf(batch, sizeof batch, ", %lld at once,", (long long)shape->batch);
+    }
+    return CKPT_FAIL(
+        err, CKPT_DEVICE,
+        "cuBLASLt has no reproducible %s product [%lld x %lld] [%lld x %lld]%s%s in %lld bytes of workspace",
+        ckpt_dtype_name(shape->in), (long long)shape->rows, (long long)shape->inner, (long long)shape->inner,
+        (long long)shape->columns, shape->sums ? " with sums" : "", batch, (long long)limit);
 }
 
 static bool read_config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t name, void *value,
