@@ -26,8 +26,8 @@ typedef struct ckpt_op ckpt_op;
 /* node->threads of a network for a GPU. */
 enum { CKPT_ON_GPU = 0 };
 
-/* An attribute an op knows. `kind` CKPT_INT, CKPT_FLOAT and CKPT_BOOL also take an expression, CKPT_INTS one number for all elements. A
- * CKPT_INTS that the file does not give has int_count 0 in the node. */
+/* An attribute an op knows. `kind` CKPT_INT, CKPT_FLOAT and CKPT_BOOL also take an expression, CKPT_INTS one number for
+ * all elements. A CKPT_INTS that the file does not give has int_count 0 in the node. */
 typedef struct ckpt_attr_spec {
     const char *name; /* NULL ends the list */
     ckpt_attr_kind kind;

@@ -2,7 +2,8 @@
  * channels, and every statistic is the sum of a column. Each direction takes two passes over memory; oneDNN's takes
  * three.
  *
- * Sums are of x - center, with the first row as center, which keeps the one-pass variance exact enough. Each thread sums its own rows, and the threads' sums are added in order. */
+ * Sums are of x - center, with the first row as center, which keeps the one-pass variance exact enough. Each thread sums
+ * its own rows, and the threads' sums are added in order. */
 #include <math.h>
 #include <string.h>
 

@@ -31,17 +31,6 @@ static cell_shape describe(const ckpt_node *node)
     return cell;
 }
 
-static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){rows, columns, columns, 1};
-}
-
-/* The transpose of a plain matrix of `rows` x `columns`. */
-static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){columns, rows, 1, columns};
-}
-
 static ckpt_code make_call(lstm_state *state, int which, ckpt_dnn_matrix x, ckpt_dnn_matrix w, ckpt_dnn_matrix y,
                            int threads, ckpt_bytes limit, ckpt_err *err)
 {
@@ -59,18 +48,23 @@ static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes
     const cell_shape cell = describe(node);
     const int64_t N = cell.N, G = 4 * cell.H;
     const int threads = node->threads;
-    const ckpt_dnn_matrix gates = plain(N, G), turned_gates = turned(N, G);
-    CKPT_TRY(make_call(state, X_GATES, plain(N, cell.I), turned(G, cell.I), gates, threads, forward_limit, err));
-    CKPT_TRY(make_call(state, DW_X, turned_gates, plain(N, cell.I), plain(G, cell.I), threads, backward_limit, err));
+    const ckpt_dnn_matrix gates = ckpt_dnn_plain(N, G), turned_gates = ckpt_dnn_turned(N, G);
+    CKPT_TRY(make_call(state, X_GATES, ckpt_dnn_plain(N, cell.I), ckpt_dnn_turned(G, cell.I), gates, threads,
+                       forward_limit, err));
+    CKPT_TRY(make_call(state, DW_X, turned_gates, ckpt_dnn_plain(N, cell.I), ckpt_dnn_plain(G, cell.I), threads,
+                       backward_limit, err));
     if ((node->grad_in & 1) != 0) {
-        CKPT_TRY(make_call(state, DX, gates, plain(G, cell.I), plain(N, cell.I), threads, backward_limit, err));
+        CKPT_TRY(make_call(state, DX, gates, ckpt_dnn_plain(G, cell.I), ckpt_dnn_plain(N, cell.I), threads,
+                           backward_limit, err));
     }
     if (cell.stateful) {
-        CKPT_TRY(make_call(state, H_GATES, plain(N, cell.H), turned(G, cell.H), gates, threads, forward_limit, err));
-        CKPT_TRY(
-            make_call(state, DW_H, turned_gates, plain(N, cell.H), plain(G, cell.H), threads, backward_limit, err));
+        CKPT_TRY(make_call(state, H_GATES, ckpt_dnn_plain(N, cell.H), ckpt_dnn_turned(G, cell.H), gates, threads,
+                           forward_limit, err));
+        CKPT_TRY(make_call(state, DW_H, turned_gates, ckpt_dnn_plain(N, cell.H), ckpt_dnn_plain(G, cell.H), threads,
+                           backward_limit, err));
         if ((node->grad_in & 2) != 0) {
-            CKPT_TRY(make_call(state, DH, gates, plain(G, cell.H), plain(N, cell.H), threads, backward_limit, err));
+            CKPT_TRY(make_call(state, DH, gates, ckpt_dnn_plain(G, cell.H), ckpt_dnn_plain(N, cell.H), threads,
+                               backward_limit, err));
         }
     }
     return CKPT_OK;

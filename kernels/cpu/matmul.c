@@ -8,17 +8,6 @@ typedef struct matmul {
     ckpt_dnn *forward, *grad[2][2]; /* grad: of each input; NULL: not wanted */
 } matmul;
 
-static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){rows, columns, columns, 1};
-}
-
-/* The transpose of a plain matrix of `rows` x `columns`. */
-static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){columns, rows, 1, columns};
-}
-
 static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
                          const char *choice, ckpt_err *err)
 {
@@ -27,10 +16,12 @@ static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt
     (void)context;
     const ckpt_matmul m = ckpt_matmul_of(node);
     const int64_t M = m.rows, K = m.inner, N = m.columns;
-    const ckpt_dnn_matrix x = plain(M, K), z = plain(M, N), y = m.turned ? plain(N, K) : plain(K, N);
-    const ckpt_dnn_matrix right = m.turned ? turned(N, K) : y, right_turned = m.turned ? y : turned(K, N);
+    const ckpt_dnn_matrix x = ckpt_dnn_plain(M, K), z = ckpt_dnn_plain(M, N),
+                          y = m.turned ? ckpt_dnn_plain(N, K) : ckpt_dnn_plain(K, N);
+    const ckpt_dnn_matrix right = m.turned ? ckpt_dnn_turned(N, K) : y,
+                          right_turned = m.turned ? y : ckpt_dnn_turned(K, N);
     /* The gradient of y is z^T x or x^T z. */
-    const ckpt_dnn_matrix left = m.turned ? turned(M, N) : turned(M, K), other = m.turned ? x : z;
+    const ckpt_dnn_matrix left = m.turned ? ckpt_dnn_turned(M, N) : ckpt_dnn_turned(M, K), other = m.turned ? x : z;
     forward = forward < 0 ? node->forward_workspace_bytes : forward;
     backward = backward < 0 ? node->backward_workspace_bytes : backward;
     CKPT_TRY(ckpt_dnn_matmul(&x, &right, &z, false, false, node->threads, forward, &l->forward, err));

@@ -59,17 +59,6 @@ static float *at(const ckpt_kernel_args *args, ckpt_bytes offset)
 
 /* ---- products ---- */
 
-static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){rows, columns, columns, 1};
-}
-
-/* The transpose of a plain matrix of `rows` x `columns`. */
-static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){columns, rows, 1, columns};
-}
-
 /* Where it goes, what it multiplies, whether it adds. */
 typedef struct wanted {
     ckpt_dnn **to;
@@ -96,15 +85,15 @@ static ckpt_code make_chunk(moe_state *state, const ckpt_node *node, const ckpt_
     const int64_t R = size_rows[size], C = m->width, F = m->hidden;
     ckpt_dnn **const call = state->call[size];
     const wanted w[] = {
-        {&call[IN], plain(R, C), turned(F, C), plain(R, F), false, false},
-        {&call[OUT], plain(R, F), turned(C, F), plain(R, C), false, false},
-        {&call[DINNER], plain(R, C), plain(C, F), plain(R, F), false, true},
-        {&call[DOUT], turned(R, C), plain(R, F), plain(C, F), false, true},
-        {&call[DOUT_ADDS], turned(R, C), plain(R, F), plain(C, F), true, true},
-        {&call[DIN], turned(R, F), plain(R, C), plain(F, C), false, true},
-        {&call[DIN_ADDS], turned(R, F), plain(R, C), plain(F, C), true, true},
-        {&call[DROWS], plain(R, F), plain(F, C), plain(R, C), false, true},
-        {&call[DROWS_ADDS], plain(R, F), plain(F, C), plain(R, C), true, true},
+        {&call[IN], ckpt_dnn_plain(R, C), ckpt_dnn_turned(F, C), ckpt_dnn_plain(R, F), false, false},
+        {&call[OUT], ckpt_dnn_plain(R, F), ckpt_dnn_turned(C, F), ckpt_dnn_plain(R, C), false, false},
+        {&call[DINNER], ckpt_dnn_plain(R, C), ckpt_dnn_plain(C, F), ckpt_dnn_plain(R, F), false, true},
+        {&call[DOUT], ckpt_dnn_turned(R, C), ckpt_dnn_plain(R, F), ckpt_dnn_plain(C, F), false, true},
+        {&call[DOUT_ADDS], ckpt_dnn_turned(R, C), ckpt_dnn_plain(R, F), ckpt_dnn_plain(C, F), true, true},
+        {&call[DIN], ckpt_dnn_turned(R, F), ckpt_dnn_plain(R, C), ckpt_dnn_plain(F, C), false, true},
+        {&call[DIN_ADDS], ckpt_dnn_turned(R, F), ckpt_dnn_plain(R, C), ckpt_dnn_plain(F, C), true, true},
+        {&call[DROWS], ckpt_dnn_plain(R, F), ckpt_dnn_plain(F, C), ckpt_dnn_plain(R, C), false, true},
+        {&call[DROWS_ADDS], ckpt_dnn_plain(R, F), ckpt_dnn_plain(F, C), ckpt_dnn_plain(R, C), true, true},
     };
     return make(state, w, (node->grad_in & 1) != 0 ? CALLS : DROWS, node->threads, limit, err);
 }
@@ -123,9 +112,9 @@ static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckp
         limit[k] = given[k] < 0 ? -1 : given[k] > own[k] ? given[k] - own[k] : 0;
     }
     const wanted router[] = {
-        {&state->router[LOGITS], plain(N, C), turned(E, C), plain(N, E), false, false},
-        {&state->router[DROUTER], turned(N, E), plain(N, C), plain(E, C), false, true},
-        {&state->router[DX], plain(N, E), plain(E, C), plain(N, C), false, true},
+        {&state->router[LOGITS], ckpt_dnn_plain(N, C), ckpt_dnn_turned(E, C), ckpt_dnn_plain(N, E), false, false},
+        {&state->router[DROUTER], ckpt_dnn_turned(N, E), ckpt_dnn_plain(N, C), ckpt_dnn_plain(E, C), false, true},
+        {&state->router[DX], ckpt_dnn_plain(N, E), ckpt_dnn_plain(E, C), ckpt_dnn_plain(N, C), false, true},
     };
     CKPT_TRY(make(state, router, (node->grad_in & 1) != 0 ? ROUTER_CALLS : DX, node->threads, limit, err));
     for (int size = m.rows >= CKPT_MOE_CHUNK ? CHUNK : PIECE; size < SIZES; size++) {

@@ -22,6 +22,16 @@ typedef struct ckpt_dnn_matrix {
     int64_t rows, columns, row_stride, column_stride; /* elements */
 } ckpt_dnn_matrix;
 
+/* Rows one behind the other, and the transpose of that. */
+static inline ckpt_dnn_matrix ckpt_dnn_plain(int64_t rows, int64_t columns)
+{
+    return (ckpt_dnn_matrix){rows, columns, columns, 1};
+}
+static inline ckpt_dnn_matrix ckpt_dnn_turned(int64_t rows, int64_t columns)
+{
+    return (ckpt_dnn_matrix){columns, rows, 1, columns};
+}
+
 /* Creates y = x w with the pointers x, w, y, bias (added to every row; NULL: none).
  *
  *   adds      y += x w instead

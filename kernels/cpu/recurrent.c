@@ -77,17 +77,6 @@ static room backward_room(const ckpt_recurrent_cell *cell, const sequence *q)
     return r;
 }
 
-static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){rows, columns, columns, 1};
-}
-
-/* The transpose of a plain matrix of `rows` x `columns`. */
-static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
-{
-    return (ckpt_dnn_matrix){columns, rows, 1, columns};
-}
-
 static ckpt_code make(ckpt_recurrent_state *state, int which, ckpt_dnn_matrix x, ckpt_dnn_matrix w, ckpt_dnn_matrix y,
                       bool bias, int threads, ckpt_bytes limit, ckpt_err *err)
 {
@@ -112,14 +101,19 @@ ckpt_code ckpt_recurrent_prepare(ckpt_recurrent_state *state, const ckpt_recurre
     const int threads = node->threads;
     const ckpt_bytes ahead = rest_of(forward, forward_room(&q).own),
                      back = rest_of(backward, backward_room(cell, &q).own);
-    CKPT_TRY(make(state, X_GATES, plain(rows, C), turned(G, C), plain(rows, G), q.bias, threads, ahead, err));
-    CKPT_TRY(make(state, H_GATES, plain(B, H), turned(G, H), plain(B, G), q.bias, threads, ahead, err));
-    CKPT_TRY(make(state, DW_X, turned(rows, G), plain(rows, C), plain(G, C), false, threads, back, err));
-    CKPT_TRY(make(state, DW_H, turned(rows, G), plain(rows, H), plain(G, H), false, threads, back, err));
-    CKPT_TRY(make(state, DH, plain(B, G), plain(G, H), plain(B, H), false, threads, back, err));
-    return (node->grad_in & 1) == 0
-               ? CKPT_OK
-               : make(state, DX, plain(rows, G), plain(G, C), plain(rows, C), false, threads, back, err);
+    CKPT_TRY(make(state, X_GATES, ckpt_dnn_plain(rows, C), ckpt_dnn_turned(G, C), ckpt_dnn_plain(rows, G), q.bias,
+                  threads, ahead, err));
+    CKPT_TRY(make(state, H_GATES, ckpt_dnn_plain(B, H), ckpt_dnn_turned(G, H), ckpt_dnn_plain(B, G), q.bias, threads,
+                  ahead, err));
+    CKPT_TRY(make(state, DW_X, ckpt_dnn_turned(rows, G), ckpt_dnn_plain(rows, C), ckpt_dnn_plain(G, C), false, threads,
+                  back, err));
+    CKPT_TRY(make(state, DW_H, ckpt_dnn_turned(rows, G), ckpt_dnn_plain(rows, H), ckpt_dnn_plain(G, H), false, threads,
+                  back, err));
+    CKPT_TRY(
+        make(state, DH, ckpt_dnn_plain(B, G), ckpt_dnn_plain(G, H), ckpt_dnn_plain(B, H), false, threads, back, err));
+    return (node->grad_in & 1) == 0 ? CKPT_OK
+                                    : make(state, DX, ckpt_dnn_plain(rows, G), ckpt_dnn_plain(G, C),
+                                           ckpt_dnn_plain(rows, C), false, threads, back, err);
 }
 
 void ckpt_recurrent_release(void *memory)

@@ -24,7 +24,7 @@ typedef struct ckpt_recurrent_back {
     float *dc;      /* in and out, of lstm */
     float *scratch; /* H numbers */
     float *dgates;  /* out: the gradient of what the input contributes */
-    float *dhidden; /* out: of what the state contributes; the same place if gru is not asked */
+    float *dhidden; /* out: of what the state contributes; where not `apart`, dgates */
 } ckpt_recurrent_back;
 
 typedef struct ckpt_recurrent_cell {
