@@ -116,7 +116,7 @@ CONFIGS = {
     "activation-unknown": {"activation_function": "mish"}, "activation-number": {"activation_function": 1}, "activation-list": {"activation_function": ["gelu", "relu"]},
     "width-text": {"n_embd": "12"}, "width-zero": {"n_embd": 0}, "width-negative": {"n_embd": -12}, "width-fraction": {"n_embd": 12.5},
     "width-list": {"n_embd": [12]}, "width-object": {"n_embd": {}}, "width-huge": {"n_embd": 2**62}, "width-2^64": {"n_embd": 2**64},
-    "heads": {"n_head": 5}, "heads-zero": {"n_head": 0}, "layers-zero": {"n_layer": 0}, "layers-negative": {"n_layer": -1}, "layers-many": {"n_layer": 10**7},
+    "heads": {"n_head": 5}, "heads-zero": {"n_head": 0}, "layers-negative": {"n_layer": -1}, "layers-many": {"n_layer": 10**7},
     "rows-few": {"n_positions": 5}, "vocabulary-zero": {"vocab_size": 0}, "vocabulary-wide": {"vocab_size": 2**40}, "inner-negative": {"n_inner": -1},
     "drop-two": {"resid_pdrop": 2}, "drop-one": {"embd_pdrop": 1.0}, "drop-text": {"attn_pdrop": "0.1"}, "epsilon-text": {"layer_norm_epsilon": "1e-5"},
     "epsilon-negative": {"layer_norm_epsilon": -1e-5}, "unscaled": {"scale_attn_weights": False}, "by-layer": {"scale_attn_by_inverse_layer_idx": True},
