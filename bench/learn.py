@@ -188,14 +188,14 @@ def draw(options):
     steps = max(step for side in found for step, _ in side["training"])
     losses = [loss for side in found for _, loss in side["training"]]
     picture = Picture(720, 330)
-    at = picture.panel(48, 40, 650, 240, "Loss of a byte-level GPT on licence texts: training (thin), held-out texts (thick)", "steps",
+    at = picture.panel(48, 40, 650, 240, "Loss of a byte-level GPT on licence texts: while training (thin) and of held-out texts (thick)", "steps",
                        (0, steps), (0, math.ceil(max(losses))))
     for i, (side, colour) in enumerate(zip(found, (COLOURS["ckpt"], COLOURS["eager"]))):
         block = max(len(side["training"]) // 200, 1)
         means = [(sum(step for step, _ in part) / len(part), sum(loss for _, loss in part) / len(part))
                  for part in (side["training"][k:k + block] for k in range(0, len(side["training"]), block))]
         picture.line([at(*point) for point in means], colour, 0.8)
-        picture.line([at(*point) for point in side["validation"]], colour, 2.4)
+        picture.line([at(*point) for point in side["validation"]], colour, 7 - 5 * i)  # PyTorch's lies upon ckpt's
         lowest = min(loss for _, loss in side["validation"])
         words = f"{side['name']}: lowest held-out loss {lowest:.3f}"
         if "peak_bytes" in side:
