@@ -3,7 +3,8 @@
 
     bench/loader.py BIN [--pictures 64] [--steps 12] [--rounds 3] [--set VAR=N ...]
 
-BIN: the folder of the programs. The pictures are 500 x 375, smooth noise, quality 90, written by PIL into a folder that goes again.
+BIN: the folder of the programs. Needs PIL, which `scripts/pytorch-venv models` brings. The pictures are 500 x 375, smooth noise,
+quality 90, in a folder that goes again.
 Runs take turns: synthetic data, then the folder by so many workers. Waited: the part of all steps that passed before their
 batch was there, as ckpt-train says it.
 """

@@ -24,7 +24,7 @@ static int64_t panel_of(int64_t S)
 {
     enum { LINE = 16, MOST = 31 * LINE };
     const int64_t panels = (ckpt_plus(S, MOST) - 1) / MOST, even = (ckpt_plus(S, panels) - 1) / panels;
-    return (even + 2 * LINE - 1 + LINE) / (2 * LINE) * (2 * LINE) - LINE;
+    return ckpt_round_up(even + LINE, 2 * LINE) - LINE;
 }
 
 ckpt_attention_sizes ckpt_attention_sizes_of(const ckpt_node *node)
