@@ -310,8 +310,8 @@ static ckpt_code bench(ckpt_device *device, const bench_layer *layer, ckpt_ns sp
 
 int main(int argc, char **argv)
 {
-    ckpt_cli_settle_threads(argv);
     const int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 2;
+    ckpt_cli_settle_threads(argv, threads, 0, 1);
     const ckpt_ns spend = (argc > 2 ? strtol(argv[2], NULL, 10) : 100) * 1000000L;
     ckpt_err err = {0};
     ckpt_device *device = NULL;

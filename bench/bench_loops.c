@@ -210,8 +210,8 @@ static ckpt_code run(bench *b, ckpt_err *err)
 
 int main(int argc, char **argv)
 {
-    ckpt_cli_settle_threads(argv);
     bench b = {.threads = argc > 1 ? atoi(argv[1]) : 2, .count = argc > 2 ? atoll(argv[2]) : (int64_t)1 << 24};
+    ckpt_cli_settle_threads(argv, b.threads, 0, 1);
     ckpt_err err = {0};
     b.count = b.count / COLUMNS * COLUMNS;
     if (b.count < COLUMNS || b.count > (int64_t)1 << 32) {

@@ -58,6 +58,9 @@ typedef struct ckpt_device_api {
     /* Exactly `bytes`, zeroed, page aligned, outside every heap. CKPT_NO_MEMORY names the size. */
     ckpt_code (*reserve)(ckpt_device *device, ckpt_bytes bytes, void **base, ckpt_err *err);
     void (*release)(ckpt_device *device, void *base, ckpt_bytes bytes);
+    /* Part of what was reserved, still zero, before anything writes there: bring it close to the threads that will
+     * compute its shares. NULL: all memory is equally close. */
+    void (*touch)(ckpt_device *device, void *at, ckpt_bytes bytes);
     /* Page-locked host memory for the copy engines, zeroed, CKPT_ALIGN aligned. */
     ckpt_code (*reserve_host)(ckpt_device *device, ckpt_bytes bytes, void **base, ckpt_err *err);
     void (*release_host)(ckpt_device *device, void *base, ckpt_bytes bytes);

@@ -30,13 +30,17 @@ static ckpt_code read_mpirun(int *rank, int *count, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* The rank among those of this host, from Open MPI, Hydra or a launcher. */
-static ckpt_code read_local(int *local, ckpt_err *err)
+/* The rank among those of this host and their number, from Open MPI, Hydra or a launcher; -1 and 0: not told. */
+static ckpt_code read_local(int *local, int *seats, ckpt_err *err)
 {
-    static const char *const names[] = {"LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK"};
-    *local = 0;
+    static const char *const names[][2] = {{"LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+                                           {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+                                           {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}};
+    *local = -1;
+    *seats = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        CKPT_TRY(read_number(names[i], 0, *local, local, err));
+        CKPT_TRY(read_number(names[i][0], 0, *local, local, err));
+        CKPT_TRY(read_number(names[i][1], 1, *seats, seats, err));
     }
     return CKPT_OK;
 }
@@ -63,12 +67,9 @@ static ckpt_code read_launcher(ckpt_launch *launch, int rank, int count, ckpt_er
     return CKPT_OK;
 }
 
-ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
+static ckpt_code read_world(ckpt_launch *launch, ckpt_err *err)
 {
-    *launch = (ckpt_launch){.count = 1};
-    CKPT_TRY(read_number("CKPT_RANKS_WAIT", 1, 60, &launch->seconds, err));
     int rank = 0, count = 0, world_rank = -1, world = 0;
-    CKPT_TRY(read_local(&launch->local, err));
     CKPT_TRY(read_mpirun(&rank, &count, err));
     CKPT_TRY(read_number("WORLD_SIZE", 1, 0, &world, err));
     CKPT_TRY(read_number("RANK", 0, -1, &world_rank, err));
@@ -84,6 +85,27 @@ ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
     }
     /* RANK alone does not count: other programs use that name too. */
     return world > 0 ? read_launcher(launch, world_rank, world, err) : CKPT_OK;
+}
+
+ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
+{
+    int local = -1, seats = 0;
+    *launch = (ckpt_launch){.count = 1};
+    CKPT_TRY(read_number("CKPT_RANKS_WAIT", 1, 60, &launch->seconds, err));
+    CKPT_TRY(read_local(&local, &seats, err));
+    CKPT_TRY(read_world(launch, err));
+    launch->local = local < 0 ? 0 : local;
+    launch->seat = local < 0 ? launch->rank : local;
+    launch->seats = local < 0 || seats == 0 ? launch->count : seats;
+    return CKPT_OK;
+}
+
+void ckpt_ranks_seat(int *seat, int *seats)
+{
+    ckpt_launch launch;
+    const bool told = ckpt_launch_read(&launch, NULL) == CKPT_OK && launch.count > 1;
+    *seat = told ? launch.seat : 0;
+    *seats = told ? launch.seats : 1;
 }
 
 ckpt_code ckpt_ranks_started(int *count, ckpt_err *err)

@@ -20,6 +20,10 @@ typedef struct ckpt_ranks ckpt_ranks;
  * Looks at the environment alone. Errors: CKPT_BAD_INPUT (an environment that contradicts itself). */
 CKPT_MUST_USE ckpt_code ckpt_ranks_started(int *count, ckpt_err *err);
 
+/* This rank among those of this host, and how many they are, as the launcher says; if it does not, as if all ranks were
+ * of this host. 0 and 1 without a launcher, or in an environment that ckpt_ranks_started refuses. */
+void ckpt_ranks_seat(int *seat, int *seats);
+
 /* Joins the other ranks. Collective; with MPI a process can join only once. If a rank is missing after a minute
  * (CKPT_RANKS_WAIT, in seconds, counted from MPI's own start), all others get an error. After an error the process must
  * end. All calls must come from one thread (MPI_THREAD_FUNNELED). Errors: CKPT_DEVICE (no MPI library: which package

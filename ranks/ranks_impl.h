@@ -13,6 +13,7 @@
 /* Who this process is, according to its environment. */
 typedef struct ckpt_launch {
     int rank, count, local;
+    int seat, seats;     /* this rank among those of this host, and how many they are; as if all were, if nobody says */
     bool mpi;            /* started by mpirun; false: by a launcher (RANK, WORLD_SIZE ...), or alone if count is 1 */
     const char *address; /* of rank 0, without mpirun: MASTER_ADDR and MASTER_PORT */
     const char *port;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "kernels/place.h"
 
 /* A batch that is made, ready or taken. */
 typedef struct slot {
@@ -42,6 +43,7 @@ static uint64_t number_of(const ckpt_loader *loader, uint64_t batch)
 static void *work(void *argument)
 {
     ckpt_loader *const loader = argument;
+    ckpt_place_leave();
     pthread_mutex_lock(&loader->lock);
     for (;;) {
         while (!loader->over && loader->begun - loader->taken >= loader->slot_count) {

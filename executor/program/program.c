@@ -33,6 +33,42 @@ double ckpt_program_base_scale(const ckpt_program *program)
     return 1.0 / ((double)network->scheme.micro_batches * network->scheme.replicas * network->loss_scale);
 }
 
+/* slot -1: the weights. */
+static void touch(const ckpt_program *program, int slot)
+{
+    const ckpt_network *const network = program->lowered->network;
+    const ckpt_static_layout *const layout = &program->layout;
+    const int row = network->node_count * CKPT_PARAM_MAX;
+    const ckpt_bytes *const at = slot < 0 ? layout->param : layout->slot + (ptrdiff_t)slot * row;
+    unsigned char *const section = program->memory.statics.at + (slot < 0 ? layout->weights : layout->optimizer);
+    for (int n = 0; n < network->node_count; n++) {
+        for (int k = 0; k < network->node[n].param_count; k++) {
+            const ckpt_param *const param = &network->node[n].param[k];
+            const ckpt_bytes start = param->tied < 0 ? at[n * CKPT_PARAM_MAX + k] : -1;
+            if (start >= 0) {
+                program->device->api->touch(program->device, section + start,
+                                            slot < 0 ? ckpt_tensor_bytes(&param->tensor)
+                                                     : ckpt_network_slot_bytes(network, n, k, slot));
+            }
+        }
+    }
+}
+
+void ckpt_program_touch_weights(const ckpt_program *program)
+{
+    if (program->device->api->touch != NULL) {
+        touch(program, -1);
+    }
+}
+
+void ckpt_program_touch_slots(const ckpt_program *program)
+{
+    const bool plain = program->device->api->touch != NULL && program->layout.slot != NULL;
+    for (int i = 0; plain && i < ckpt_network_slots(program->lowered->network); i++) {
+        touch(program, i);
+    }
+}
+
 ckpt_code ckpt_program_narrow(const ckpt_program *program, ckpt_err *err)
 {
     const ckpt_static_layout *const layout = &program->layout;

@@ -141,6 +141,11 @@ float *ckpt_program_scale(const ckpt_program *program, int i);
 /* What gradients are divided by in the end: micro-batches, replicas and the scale of the loss. */
 double ckpt_program_base_scale(const ckpt_program *program);
 
+/* Before the host writes weights, or slots of the optimizer, for the first time: bring each tensor's memory close to the
+ * threads that will update it (ckpt_device_api.touch). Sharded slots stay as they are. What is there is lost. */
+void ckpt_program_touch_weights(const ckpt_program *program);
+void ckpt_program_touch_slots(const ckpt_program *program);
+
 /* Make the bfloat16 copy of the weights from the weights; nothing in a float32 model. */
 ckpt_code ckpt_program_narrow(const ckpt_program *program, ckpt_err *err);
 

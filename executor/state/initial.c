@@ -101,6 +101,7 @@ static ckpt_code start_scales(const ckpt_program *program, ckpt_err *err)
 ckpt_code ckpt_state_initialise(const ckpt_program *program, uint64_t seed, ckpt_err *err)
 {
     const ckpt_network *const network = program->lowered->network;
+    ckpt_program_touch_weights(program);
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
         for (int k = 0; k < node->param_count; k++) {

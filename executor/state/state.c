@@ -203,6 +203,7 @@ static ckpt_code get_sections(const ckpt_program *program, const ckpt_whole whol
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %lld bytes, wanted %lld for this model", path, (long long)length,
                          (long long)wanted);
     }
+    ckpt_program_touch_slots(program);
     for (int i = 0; i < SAVED_SECTIONS; i++) {
         CKPT_TRY(get_section(program, &whole[i], file, start[i], path, err));
     }

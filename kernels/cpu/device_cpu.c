@@ -16,6 +16,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/device.h"
+#include "kernels/place.h"
 
 extern const ckpt_kernel *const ckpt_cpu_kernel_table[];
 extern const ckpt_optimizer_kernel *const ckpt_cpu_optimizer_table[];
@@ -36,6 +37,10 @@ static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "device cpu: found %d threads, wanted at most %d", threads,
                          CKPT_THREADS_MAX);
     }
+    if (threads > omp_get_thread_limit()) { /* smaller teams would change the order of sums */
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "device cpu: OMP_THREAD_LIMIT is %d, wanted at least %d threads",
+                         omp_get_thread_limit(), threads);
+    }
     cpu_device *const cpu = ckpt_memory_get(sizeof *cpu);
     if (cpu == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "device cpu: %zu bytes", sizeof *cpu);
@@ -47,6 +52,7 @@ static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err
     snprintf(cpu->libraries, sizeof cpu->libraries, "%s, OpenMP %d", ckpt_dnn_version(), _OPENMP);
     /* A team of another size than requested would change the order of sums. */
     omp_set_dynamic(0);
+    ckpt_place_take();
     cpu->device = (ckpt_device){.api = &ckpt_device_cpu, .threads = threads};
     cpu->clip = 1;
     *device = &cpu->device;
@@ -55,6 +61,7 @@ static ckpt_code cpu_open(int index, int threads, ckpt_device **device, ckpt_err
 
 static void cpu_close(ckpt_device *device)
 {
+    ckpt_place_leave();
     ckpt_memory_put(device);
 }
 
@@ -95,6 +102,19 @@ static ckpt_code cpu_reserve(ckpt_device *device, ckpt_bytes bytes, void **base,
     }
     *base = block;
     return CKPT_OK;
+}
+
+/* The system gives a page of memory to the node of the processor that touches it first, and a share of a tensor is the
+ * work of one thread. */
+static void cpu_touch(ckpt_device *device, void *at, ckpt_bytes bytes)
+{
+    const ckpt_bytes page = (ckpt_bytes)sysconf(_SC_PAGESIZE);
+    unsigned char *const first = (unsigned char *)at + (page - (ckpt_bytes)((uintptr_t)at % (uintptr_t)page)) % page;
+    const ckpt_bytes pages = (bytes - (first - (unsigned char *)at) + page - 1) / page;
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (ckpt_bytes p = 0; p < pages; p++) {
+        ((volatile unsigned char *)first)[p * page] = 0;
+    }
 }
 
 static void cpu_release(ckpt_device *device, void *base, ckpt_bytes bytes)
@@ -226,6 +246,7 @@ const ckpt_device_api ckpt_device_cpu = {
     .libraries = cpu_libraries,
     .reserve = cpu_reserve,
     .release = cpu_release,
+    .touch = cpu_touch,
     .upload = cpu_upload,
     .download = cpu_download,
     .fill = cpu_fill,

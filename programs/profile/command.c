@@ -21,13 +21,10 @@ static bool is_variable(const char *entry, const char *name)
     return strncmp(entry, name, length) == 0 && entry[length] == '=';
 }
 
-/* Is the variable left out? Those are the ones our own restart set for OpenMP (programs/cli/settle.c) and those set
- * here. */
+/* Is the variable left out, because it is set here? */
 static bool is_dropped(const char *entry, bool record)
 {
-    const bool settled = getenv("CKPT_SETTLED") != NULL;
-    return (settled && (is_variable(entry, "CKPT_SETTLED") || is_variable(entry, "GOMP_SPINCOUNT"))) ||
-           (record && (is_variable(entry, "CUDA_INJECTION64_PATH") || is_variable(entry, CKPT_SPOOL_VARIABLE)));
+    return record && (is_variable(entry, "CUDA_INJECTION64_PATH") || is_variable(entry, CKPT_SPOOL_VARIABLE));
 }
 
 /* The value of a variable; NULL: not set, or empty. */

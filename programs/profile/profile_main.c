@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/file.h"
 #include "imports/import.h"
+#include "kernels/place.h"
 #include "ops/import/onnx/onnx.h"
 #include "programs/cli/settle.h"
 #include "programs/profile/command.h"
@@ -145,10 +146,13 @@ static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device
 static ckpt_code profile_layers(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_arena *arena,
                                 ckpt_err *err)
 {
+    const int threads = request->threads > 0 ? request->threads : ckpt_machine_threads();
     ckpt_device *device = NULL;
     ckpt_recorder *recorder = NULL;
-    CKPT_TRY(ckpt_device_open(request->device, request->threads > 0 ? request->threads : ckpt_machine_threads(),
-                              &device, err));
+    bool gpu = false;
+    CKPT_TRY(ckpt_device_is_gpu(request->device, &gpu, err));
+    ckpt_cli_settle_threads(cli->argv, gpu ? 0 : threads, 0, 1);
+    CKPT_TRY(ckpt_device_open(request->device, threads, &device, err));
     const ckpt_code code =
         device->api->gpu && request->threads > 0
             ? CKPT_FAIL(err, CKPT_BAD_INPUT, "--threads is for the CPU, found --device %s", request->device)
@@ -266,7 +270,7 @@ static int work(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_a
 
 int main(int argc, char **argv)
 {
-    ckpt_cli_settle_threads(argv);
+    ckpt_place_leave();
     ckpt_cli cli = {
         .program = "ckpt-profile",
         .usage = "ckpt-profile [options] model.json\n"

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/place.h"
 #include "ops/import/onnx/onnx.h"
 #include "planner/replay/replay.h"
 #include "programs/cli/cli.h"
@@ -198,9 +200,25 @@ static int fail(ckpt_training *training, const ckpt_cli *cli, const ckpt_err *er
     return exit_code;
 }
 
+/* The plan of any rank knows the threads of all. What is wrong with it is said later. */
+static void settle_threads(const ckpt_train_options *options, char *const *argv)
+{
+    int seat = 0, seats = 1;
+    struct stat is;
+    ckpt_training peek = {.options = *options};
+    ckpt_arena_init(&peek.arena);
+    const bool known = !ckpt_cli_threads_settled() && ckpt_train_find_plan(&peek, NULL) == CKPT_OK &&
+                       stat(peek.options.plan, &is) == 0 && S_ISREG(is.st_mode) && /* a pipe can be read once only */
+                       ckpt_plan_read(peek.options.plan, &peek.arena, &peek.plan, NULL) == CKPT_OK &&
+                       ckpt_train_settle(&peek.options, peek.plan, NULL) == CKPT_OK && !peek.options.gpu;
+    ckpt_ranks_seat(&seat, &seats);
+    ckpt_cli_settle_threads(argv, known ? (int)peek.options.threads : 0, seat, seats);
+    ckpt_arena_fini(&peek.arena);
+}
+
 int main(int argc, char **argv)
 {
-    ckpt_cli_settle_threads(argv);
+    ckpt_place_leave();
     static ckpt_training training;
     ckpt_cli cli = {
         .program = "ckpt-train",
@@ -224,6 +242,7 @@ int main(int argc, char **argv)
     const int stop = ckpt_train_parse(&cli, &training.options);
     int exit_code = stop - 1;
     if (stop == 0) {
+        settle_threads(&training.options, argv);
         ckpt_train_catch_signals();
         exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : fail(&training, &cli, &err);
         if (exit_code == 0 && !ckpt_train_peaks_hold(&training)) {
