@@ -1,336 +1,427 @@
-/* Times the CPU's heavy layers one by one: GPT-2 124M at 256 tokens and ResNet-50 at batch 4.
+/* How near the CPU's kernels come to what the machine allows, op by op, in steps of networks that users train.
  *
- *     bench_kernels [threads] [milliseconds per measurement]
+ *     bench_kernels [-t THREADS] [-b BEFORE] [MODEL[,NAME=VALUE...]...] > TABLE
  *
- * Each line: median of forward and of backward (input gradient included), their spread (half the distance of the
- * quartiles, in percent), and GFLOP/s by the op's own count (ops/<op>.c: two per multiply-add); for ops that only move
- * memory GB/s by the bytes the op touches says more. The first line is the peak to compare with: a 1024 x 1024 x 1024
- * product. */
+ * Every distinct layer of each network is measured by the profiler, and peaks by loops of this file: a multiply-add
+ * that stays in registers, and a[i] = b[i] + s c[i] over as many bytes as a layer moves, because layers as small as a
+ * cache find their inputs there. The limit of a layer is what the slower of the two needs for its operations and bytes,
+ * as the op counts them (Williams, Waterman, Patterson, CACM 52(4), 2009); its share is limit / time. Above 1, the op
+ * counts more than it does on this data: an embedding's gradient is counted whole.
+ *
+ *   lost   time above the limit, as a share of a step, mean over the networks: what raising this op to the limit would
+ *          gain. The table is sorted by it.
+ *   -b     an earlier output; its times and shares stand beside the new ones
+ *
+ * On a machine where others work too: -t 1, with bench/cpu_clock.c preloaded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
-#include "kernels/device.h"
+#include "ops/device_model.h"
 #include "ops/lowering/network.h"
+#include "profiler/profiler.h"
 #include "programs/cli/settle.h"
 
-enum { REPEATS_MAX = 400, WARMUP = 2 };
+static const char *const usual[] = {"gpt2-124m,batch=2",
+                                    "resnet50",
+                                    "densenet-bc-100-12,batch=8",
+                                    "mobilenetv2,batch=4",
+                                    "unet",
+                                    "lstm",
+                                    "llama-3.2-1b,blocks=1,tokens=128,vocabulary=32000",
+                                    "vit-b-16,batch=2",
+                                    "byte-gpt,batch=4"};
 
-typedef struct bench_layer {
-    const char *label;
-    int count; /* how many of them the network has */
-    const char *op;
-    int rank;
-    int64_t dim[4];
-    ckpt_attr attr[5]; /* name NULL ends them */
-    bool first;        /* no input gradient */
-} bench_layer;
+/* ---- peaks ---- */
 
-#define NUMBER(text, value)                                                                                            \
-    {                                                                                                                  \
-        .name = (text), .kind = CKPT_INT, .integer = (value)                                                           \
-    }
-#define CONV(C, H, O, K, S, P)                                                                                         \
-    "conv2d", 4, {4, C, H, H},                                                                                         \
-    {                                                                                                                  \
-        NUMBER("out_channels", O), NUMBER("kernel_size", K), NUMBER("stride", S), NUMBER("padding", P),                \
-        {                                                                                                              \
-            .name = "bias", .kind = CKPT_BOOL                                                                          \
-        }                                                                                                              \
-    }
+enum { SIZES = 14, FIRST_SIZE = 17, TRIALS = 5 }; /* triads of 2^17 = 128 KiB, 256 KiB, ... 1 GiB */
 
-static const bench_layer layers[] = {
-    {"peak: 1024 x 1024 x 1024", 0, "linear", 2, {1024, 1024}, {NUMBER("features", 1024)}, false},
-    {"gpt2 qkv", 12, "linear", 3, {1, 256, 768}, {NUMBER("features", 2304)}, false},
-    {"gpt2 attention",
-     12,
-     "attention",
-     3,
-     {1, 256, 2304},
-     {NUMBER("heads", 12), {.name = "causal", .kind = CKPT_BOOL, .integer = 1}},
-     false},
-    {"gpt2 projection", 12, "linear", 3, {1, 256, 768}, {NUMBER("features", 768)}, false},
-    {"gpt2 mlp up", 12, "linear", 3, {1, 256, 768}, {NUMBER("features", 3072)}, false},
-    {"gpt2 gelu",
-     12,
-     "gelu",
-     3,
-     {1, 256, 3072},
-     {{.name = "approximate", .kind = CKPT_STRING, .string = "tanh"}},
-     false},
-    {"gpt2 mlp down", 12, "linear", 3, {1, 256, 3072}, {NUMBER("features", 768)}, false},
-    {"gpt2 layernorm", 25, "layernorm", 3, {1, 256, 768}, {{0}}, false},
-    {"gpt2 head",
-     1,
-     "linear",
-     3,
-     {1, 256, 768},
-     {NUMBER("features", 50257), {.name = "bias", .kind = CKPT_BOOL}},
-     false},
-    {"attention 1024 tokens",
-     0,
-     "attention",
-     3,
-     {1, 1024, 2304},
-     {NUMBER("heads", 12), {.name = "causal", .kind = CKPT_BOOL, .integer = 1}},
-     false},
-    {"resnet50 stem", 1, CONV(3, 224, 64, 7, 2, 3), true},
-    {"resnet50 stem batchnorm", 1, "batchnorm", 4, {4, 64, 112, 112}, {{0}}, false},
-    {"resnet50 stem relu", 1, "relu", 4, {4, 64, 112, 112}, {{0}}, false},
-    {"resnet50 maxpool",
-     1,
-     "maxpool2d",
-     4,
-     {4, 64, 112, 112},
-     {NUMBER("kernel_size", 3), NUMBER("stride", 2), NUMBER("padding", 1)},
-     false},
-    {"resnet50 56 1x1 64-64", 1, CONV(64, 56, 64, 1, 1, 0), false},
-    {"resnet50 56 3x3 64", 3, CONV(64, 56, 64, 3, 1, 1), false},
-    {"resnet50 56 1x1 64-256", 4, CONV(64, 56, 256, 1, 1, 0), false},
-    {"resnet50 56 1x1 256-64", 2, CONV(256, 56, 64, 1, 1, 0), false},
-    {"resnet50 56 batchnorm 256", 4, "batchnorm", 4, {4, 256, 56, 56}, {{0}}, false},
-    {"resnet50 56 relu 256", 3, "relu", 4, {4, 256, 56, 56}, {{0}}, false},
-    {"resnet50 56 1x1 256-128", 1, CONV(256, 56, 128, 1, 1, 0), false},
-    {"resnet50 56 3x3 128 s2", 1, CONV(128, 56, 128, 3, 2, 1), false},
-    {"resnet50 56 1x1 256-512 s2", 1, CONV(256, 56, 512, 1, 2, 0), false},
-    {"resnet50 28 1x1 128-512", 4, CONV(128, 28, 512, 1, 1, 0), false},
-    {"resnet50 28 1x1 512-128", 3, CONV(512, 28, 128, 1, 1, 0), false},
-    {"resnet50 28 3x3 128", 3, CONV(128, 28, 128, 3, 1, 1), false},
-    {"resnet50 28 batchnorm 512", 5, "batchnorm", 4, {4, 512, 28, 28}, {{0}}, false},
-    {"resnet50 28 1x1 512-1024 s2", 1, CONV(512, 28, 1024, 1, 2, 0), false},
-    {"resnet50 14 1x1 256-1024", 6, CONV(256, 14, 1024, 1, 1, 0), false},
-    {"resnet50 14 1x1 1024-256", 5, CONV(1024, 14, 256, 1, 1, 0), false},
-    {"resnet50 14 3x3 256", 5, CONV(256, 14, 256, 3, 1, 1), false},
-    {"resnet50 14 batchnorm 1024", 7, "batchnorm", 4, {4, 1024, 14, 14}, {{0}}, false},
-    {"resnet50 14 3x3 512 s2", 1, CONV(512, 14, 512, 3, 2, 1), false},
-    {"resnet50 14 1x1 1024-2048 s2", 1, CONV(1024, 14, 2048, 1, 2, 0), false},
-    {"resnet50 7 1x1 512-2048", 3, CONV(512, 7, 2048, 1, 1, 0), false},
-    {"resnet50 7 1x1 2048-512", 2, CONV(2048, 7, 512, 1, 1, 0), false},
-    {"resnet50 7 3x3 512", 2, CONV(512, 7, 512, 3, 1, 1), false},
-    {"mobilenet 56 depthwise 144",
-     0,
-     "conv2d",
-     4,
-     {4, 144, 56, 56},
-     {NUMBER("out_channels", 144),
-      NUMBER("kernel_size", 3),
-      NUMBER("padding", 1),
-      NUMBER("groups", 144),
-      {.name = "bias", .kind = CKPT_BOOL}},
-     false},
-};
+typedef struct peaks {
+    double flop_per_s[2]; /* of one thread, of all */
+    double bytes_per_s[2][SIZES];
+} peaks;
 
-/* A node and all its memory, filled with small numbers that are no denormals. */
-typedef struct bench_run {
-    ckpt_node node;
-    ckpt_bound_kernel bound;
-    ckpt_kernel_args args;
-    const void *in[1];
-    void *out[1], *saved[CKPT_SAVED_MAX];
-    const float *param[CKPT_PARAM_MAX];
-    const void *grad_out[1];
-    void *grad_in[1];
-    float *grad_param[CKPT_PARAM_MAX], *stat[CKPT_STAT_MAX];
-} bench_run;
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+enum { CHAINS = 12 }; /* enough to hide the latency of two units, few enough for 16 registers */
 
-static ckpt_code take(ckpt_device *device, ckpt_bytes bytes, void **at, ckpt_err *err)
+/* Multiply-adds of one thread; what comes back depends on all of them. */
+static float multiply_add(int64_t rounds)
 {
-    CKPT_TRY(device->api->reserve(device, bytes, at, err));
-    float *values = *at;
-    for (ckpt_bytes i = 0; i < bytes / 4; i++) {
-        values[i] = (float)(i * 7919 % 1009) / 1009.0F - 0.5F;
+    lanes a[CHAINS], sum = {0};
+    const lanes b = sum + 0.999F, c = sum + 1e-3F;
+    for (int k = 0; k < CHAINS; k++) {
+        a[k] = sum + (float)k;
     }
-    return CKPT_OK;
+    for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 12
+        for (int k = 0; k < CHAINS; k++) {
+            a[k] = a[k] * b + c;
+        }
+    }
+    for (int k = 0; k < CHAINS; k++) {
+        sum += a[k];
+    }
+    return sum[0];
 }
 
-static ckpt_code take_all(ckpt_device *device, bench_run *r, ckpt_err *err)
+static double peak_flop(int threads)
 {
-    const ckpt_node *n = &r->node;
-    void *at = NULL;
-    CKPT_TRY(take(device, ckpt_tensor_bytes(&n->in[0]), &at, err));
-    r->in[0] = at;
-    if ((n->grad_in & 1) != 0) {
-        CKPT_TRY(take(device, ckpt_tensor_bytes(&n->in[0]), &at, err));
-        r->grad_in[0] = at;
-    }
-    CKPT_TRY(take(device, ckpt_tensor_bytes(&n->out[0]), &r->out[0], err));
-    CKPT_TRY(take(device, ckpt_tensor_bytes(&n->out[0]), &at, err));
-    r->grad_out[0] = at;
-    for (int k = 0; k < n->saved_count; k++) {
-        CKPT_TRY(take(device, ckpt_tensor_bytes(&n->saved[k]), &r->saved[k], err));
-    }
-    for (int k = 0; k < n->param_count; k++) {
-        CKPT_TRY(take(device, ckpt_tensor_bytes(&n->param[k].tensor), &at, err));
-        r->param[k] = at;
-        CKPT_TRY(take(device, ckpt_tensor_bytes(&n->param[k].tensor), &at, err));
-        r->grad_param[k] = at;
-    }
-    for (int k = 0; k < n->stat_count; k++) {
-        CKPT_TRY(take(device, ckpt_tensor_bytes(&n->stat[k].tensor), &at, err));
-        r->stat[k] = at;
-    }
-    const ckpt_bytes forward = r->bound.forward_workspace_bytes, backward = r->bound.backward_workspace_bytes;
-    return take(device, forward > backward ? forward : backward, &r->args.workspace, err);
-}
-
-static void give_all(ckpt_device *device, bench_run *r)
-{
-    const ckpt_node *n = &r->node;
-    const ckpt_bytes in = ckpt_tensor_bytes(&n->in[0]), out = ckpt_tensor_bytes(&n->out[0]);
-    const ckpt_bytes forward = r->bound.forward_workspace_bytes, backward = r->bound.backward_workspace_bytes;
-    device->api->release(device, (void *)r->in[0], in);
-    device->api->release(device, r->grad_in[0], in);
-    device->api->release(device, r->out[0], out);
-    device->api->release(device, (void *)r->grad_out[0], out);
-    for (int k = 0; k < n->saved_count; k++) {
-        device->api->release(device, r->saved[k], ckpt_tensor_bytes(&n->saved[k]));
-    }
-    for (int k = 0; k < n->param_count; k++) {
-        device->api->release(device, (void *)r->param[k], ckpt_tensor_bytes(&n->param[k].tensor));
-        device->api->release(device, r->grad_param[k], ckpt_tensor_bytes(&n->param[k].tensor));
-    }
-    for (int k = 0; k < n->stat_count; k++) {
-        device->api->release(device, r->stat[k], ckpt_tensor_bytes(&n->stat[k].tensor));
-    }
-    device->api->release(device, r->args.workspace, forward > backward ? forward : backward);
-}
-
-typedef struct timing {
-    double median_ns, spread_percent;
-} timing;
-
-static ckpt_code measure(ckpt_device *device, bench_run *r, bool backward, ckpt_ns spend, timing *t, ckpt_err *err)
-{
-    ckpt_ns sample[REPEATS_MAX];
-    int count = 0;
-    const ckpt_ns begin = ckpt_clock_ns();
-    for (int i = 0; i < WARMUP + REPEATS_MAX; i++) {
+    enum { ROUNDS = 20 * 1000 * 1000 };
+    double best = 0;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        float out = 0;
         const ckpt_ns start = ckpt_clock_ns();
-        CKPT_TRY(backward ? ckpt_device_backward(device, &r->bound, &r->args, err)
-                          : ckpt_device_forward(device, &r->bound, &r->args, err));
-        const ckpt_ns end = ckpt_clock_ns();
-        if (i >= WARMUP) {
-            sample[count++] = end - start;
+#pragma omp parallel for num_threads(threads) reduction(+ : out)
+        for (int t = 0; t < threads; t++) {
+            out += multiply_add(ROUNDS);
         }
-        if (count >= 5 && end - begin > spend) {
-            break;
+        const double rate = 2.0 * LANES * CHAINS * ROUNDS * threads / (double)(ckpt_clock_ns() - start) * 1e9;
+        best = rate > best && out > 0 ? rate : best;
+    }
+    return best;
+}
+
+/* Each thread goes over its part without waiting for the others. */
+static void triad(int64_t count, int64_t repeats, const float *b, const float *c, float *a, int threads)
+{
+#pragma omp parallel num_threads(threads)
+    for (int64_t r = 0; r < repeats; r++) {
+#pragma omp for simd schedule(static) nowait
+        for (int64_t i = 0; i < count; i++) {
+            a[i] = b[i] + 3.0F * c[i];
         }
     }
-    int64_t spread = 0;
-    t->median_ns = (double)ckpt_median(sample, count, &spread);
-    t->spread_percent = 50 * (double)spread / t->median_ns;
+}
+
+/* The best of some trials of about 20 ms. */
+static double peak_bytes(int64_t bytes, float *memory, int threads)
+{
+    const int64_t count = bytes / (3 * (int64_t)sizeof(float)), repeats = 1 + (int64_t)400e6 / bytes;
+    double best = 0;
+    for (int trial = 0; trial < TRIALS; trial++) {
+        const ckpt_ns start = ckpt_clock_ns();
+        triad(count, repeats, memory, memory + count, memory + 2 * count, threads);
+        const double rate = (double)(repeats * 3 * count * 4) / (double)(ckpt_clock_ns() - start) * 1e9;
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+static ckpt_code measure_peaks(ckpt_device *device, peaks *p, ckpt_err *err)
+{
+    const int64_t most = INT64_C(1) << (FIRST_SIZE + SIZES - 1);
+    void *memory = NULL;
+    CKPT_TRY(device->api->reserve(device, most, &memory, err));
+    triad(most / 12, 1, memory, (float *)memory + most / 12, (float *)memory + most / 6, device->threads);
+    for (int all = device->threads > 1 ? 0 : 1; all < 2; all++) {
+        const int threads = all ? device->threads : 1;
+        p->flop_per_s[all] = peak_flop(threads);
+        for (int k = 0; k < SIZES; k++) {
+            p->bytes_per_s[all][k] = peak_bytes(INT64_C(1) << (FIRST_SIZE + k), memory, threads);
+        }
+    }
+    device->api->release(device, memory, most);
     return CKPT_OK;
 }
 
-/* A network of this one layer. */
-static ckpt_code infer(const bench_layer *layer, int threads, ckpt_arena *arena, ckpt_node *node, ckpt_err *err)
+/* Of all threads, between the sizes on each side. */
+static double rate_at(const peaks *p, int64_t bytes)
 {
-    const ckpt_ref ref = {.layer = -1, .output = 0};
-    int attrs = 0;
-    while (attrs < 5 && layer->attr[attrs].name != NULL) {
-        attrs++;
+    const double *const rate = p->bytes_per_s[1];
+    int k = 0;
+    while (k < SIZES - 2 && bytes > INT64_C(1) << (FIRST_SIZE + k + 1)) {
+        k++;
     }
-    ckpt_tensor *input = CKPT_NEW(arena, ckpt_tensor, 1);
-    ckpt_layer *one = CKPT_NEW(arena, ckpt_layer, 1);
-    ckpt_ref *in = CKPT_NEW(arena, ckpt_ref, 1);
-    ckpt_model *model = CKPT_NEW(arena, ckpt_model, 1);
-    if (input == NULL || one == NULL || in == NULL || model == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "a model of one layer");
+    double part = (double)bytes / (double)(INT64_C(1) << (FIRST_SIZE + k)) - 1;
+    part = part < 0 ? 0 : part > 1 ? 1 : part;
+    return rate[k] + part * (rate[k + 1] - rate[k]);
+}
+
+/* ---- ops ---- */
+
+enum { ENTRIES_MAX = 400, NAME_MAX_BYTES = 48, NETWORKS_MAX = 40 };
+
+typedef struct entry {
+    char op[NAME_MAX_BYTES];
+    const char *direction;
+    double ns, limit_ns, flop, bytes,
+        by_flop_ns;                  /* sums over layers and networks; limit_ns where flop/s is the limit */
+    double lost;                     /* mean over networks */
+    double network_ns, most_of_step; /* of the network being measured; the largest share of a step */
+    const char *most;                /* the network with that */
+    double before_ns, before_share;  /* 0: unknown */
+} entry;
+
+typedef struct network_total {
+    const char *name;
+    double ns, limit_ns;
+} network_total;
+
+typedef struct bench {
+    ckpt_device *device;
+    peaks peaks;
+    entry entry[ENTRIES_MAX];
+    int count;
+    network_total network[NETWORKS_MAX];
+    int network_count;
+} bench;
+
+static const char *const direction_name[] = {"forward", "backward", "update"};
+
+static entry *find(bench *b, const char *op, const char *direction)
+{
+    for (int i = 0; i < b->count; i++) {
+        if (strcmp(b->entry[i].op, op) == 0 && strcmp(b->entry[i].direction, direction) == 0) {
+            return &b->entry[i];
+        }
     }
-    *in = ref;
-    *input = (ckpt_tensor){.name = "x", .dtype = CKPT_FLOAT32, .shape = {.rank = layer->rank}};
-    memcpy(input->shape.dim, layer->dim, (size_t)layer->rank * sizeof *layer->dim);
-    *one = (ckpt_layer){.name = "it",
-                        .op = layer->op,
-                        .in = in,
-                        .in_count = 1,
-                        .attr = layer->attr,
-                        .attr_count = attrs,
-                        .tie = -1,
-                        .stage = -1};
-    *model = (ckpt_model){.source = "bench",
-                          .name = layer->label,
-                          .dtype = CKPT_FLOAT32,
-                          .input = input,
-                          .input_count = 1,
-                          .layer = one,
-                          .layer_count = 1,
-                          .optimizer = "sgd"};
+    if (b->count == ENTRIES_MAX) {
+        return NULL;
+    }
+    entry *const e = &b->entry[b->count++];
+    snprintf(e->op, sizeof e->op, "%s", op);
+    e->direction = direction;
+    e->most = "";
+    return e;
+}
+
+/* Convolutions with groups are another matter than those without. */
+static void name_op(const ckpt_network *network, const char *layer, const char *op, char name[NAME_MAX_BYTES])
+{
+    bool grouped = false;
+    for (int n = 0; n < network->node_count; n++) {
+        const ckpt_node *const node = &network->node[n];
+        const ckpt_param *const filter = node->param_count > 0 ? node->param : NULL;
+        grouped = grouped || (strcmp(node->name, layer) == 0 && strncmp(op, "conv2d", 6) == 0 && filter != NULL &&
+                              filter->tensor.shape.dim[1] < node->in[0].shape.dim[1]);
+    }
+    snprintf(name, NAME_MAX_BYTES, "%s%s", op, grouped ? ", groups" : "");
+}
+
+static ckpt_code count_layer(bench *b, network_total *total, const char *op, int direction, const ckpt_timing *t,
+                             ckpt_err *err)
+{
+    if (t->repeats == 0) {
+        return CKPT_OK;
+    }
+    entry *const e = find(b, direction == CKPT_DIRECTION_UPDATE ? "update" : op, direction_name[direction]);
+    if (e == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "more than %d kinds of layers", ENTRIES_MAX);
+    }
+    const double by_flop = (double)t->flop / b->peaks.flop_per_s[1] * 1e9;
+    const double by_bytes = (double)t->moved_bytes / rate_at(&b->peaks, t->moved_bytes) * 1e9;
+    const double limit = by_flop > by_bytes ? by_flop : by_bytes;
+    e->ns += (double)t->median_ns;
+    e->network_ns += (double)t->median_ns;
+    e->limit_ns += limit;
+    e->by_flop_ns += by_flop > by_bytes ? limit : 0;
+    e->flop += (double)t->flop;
+    e->bytes += (double)t->moved_bytes;
+    e->lost += (double)t->median_ns - limit; /* ns of this network until it ends */
+    total->ns += (double)t->median_ns;
+    total->limit_ns += limit;
+    return CKPT_OK;
+}
+
+static ckpt_code measure_network(bench *b, const char *path, const char *const *set, int set_count, ckpt_arena *arena,
+                                 network_total *total, ckpt_err *err)
+{
+    const ckpt_model *model = NULL;
     const ckpt_network *network = NULL;
-    CKPT_TRY(ckpt_network_infer(model, threads, arena, &network, err));
-    *node = network->node[0];
-    /* Inference sees a model input, whose gradient nobody wants: ask for it, and for its products. */
-    if (!layer->first) {
-        node->grad_in = 1;
-        if (strcmp(layer->op, "linear") == 0 || strcmp(layer->op, "conv2d") == 0) {
-            node->backward_flop = 2 * node->forward_flop;
+    const ckpt_device_model *roofline = NULL;
+    const ckpt_lowered *lowered = NULL;
+    ckpt_profile *profile = NULL;
+    CKPT_TRY(ckpt_model_read(path, set, set_count, arena, &model, err));
+    CKPT_TRY(ckpt_network_infer(model, b->device->threads, arena, &network, err));
+    CKPT_TRY(ckpt_device_model_find("cpu", arena, &roofline, err)); /* its times are not looked at */
+    CKPT_TRY(ckpt_network_lower(network, NULL, roofline, arena, &lowered, err));
+    const ckpt_profiler_options options = {.spend_ns = 60 * 1000 * 1000};
+    CKPT_TRY(ckpt_profile_run(b->device, lowered, &options, arena, &profile, err));
+    double lost_before[ENTRIES_MAX] = {0};
+    for (int i = 0; i < b->count; i++) {
+        lost_before[i] = b->entry[i].lost;
+        b->entry[i].network_ns = 0;
+    }
+    for (int i = 0; i < profile->row_count; i++) {
+        const ckpt_profile_row *const row = &profile->row[i];
+        const ckpt_timing *const timing[] = {&row->forward, &row->backward, &row->update};
+        char op[NAME_MAX_BYTES];
+        name_op(network, row->layer, row->op, op);
+        for (int d = 0; d < CKPT_DIRECTION_COUNT; d++) {
+            CKPT_TRY(count_layer(b, total, op, d, timing[d], err));
+        }
+    }
+    for (int i = 0; i < b->count; i++) {
+        entry *const e = &b->entry[i];
+        e->lost = lost_before[i] + (e->lost - lost_before[i]) / total->ns;
+        if (e->network_ns / total->ns > e->most_of_step) {
+            e->most_of_step = e->network_ns / total->ns;
+            e->most = total->name;
         }
     }
     return CKPT_OK;
 }
 
-static ckpt_code bench(ckpt_device *device, const bench_layer *layer, ckpt_ns spend, double total_ns[2], ckpt_err *err)
+/* `what`: a name in models/ or a path, then settings, split by commas. */
+static ckpt_code add_network(bench *b, char *what, ckpt_arena *arena, ckpt_err *err)
 {
-    ckpt_arena arena;
-    ckpt_arena_init(&arena);
-    bench_run r = {0};
-    CKPT_TRY(infer(layer, device->threads, &arena, &r.node, err));
-    CKPT_TRY(ckpt_device_bind(device, &r.node, -1, -1, NULL, &r.bound, err));
-    CKPT_TRY(take_all(device, &r, err));
-    void *const workspace = r.args.workspace;
-    r.args = (ckpt_kernel_args){.node = &r.node,
-                                .state = r.bound.state,
-                                .in = r.in,
-                                .out = r.out,
-                                .saved = r.saved,
-                                .param = r.param,
-                                .stat = r.stat,
-                                .grad_out = r.grad_out,
-                                .grad_in = r.grad_in,
-                                .grad_param = r.grad_param,
-                                .workspace = workspace,
-                                .workspace_bytes = r.bound.backward_workspace_bytes};
-    timing t[2];
-    CKPT_TRY(measure(device, &r, false, spend, &t[0], err));
-    CKPT_TRY(measure(device, &r, true, spend, &t[1], err));
-    const double flop[2] = {(double)r.node.forward_flop, (double)r.node.backward_flop};
-    const double touched = (double)ckpt_node_touched_bytes(&r.node);
-    printf("%-30s %3d  %9.3f ms %4.0f%% %7.1f GFLOP/s %6.1f GB/s   %9.3f ms %4.0f%% %7.1f GFLOP/s\n", layer->label,
-           layer->count, t[0].median_ns / 1e6, t[0].spread_percent, flop[0] / t[0].median_ns, touched / t[0].median_ns,
-           t[1].median_ns / 1e6, t[1].spread_percent, flop[1] / t[1].median_ns);
-    fflush(stdout);
-    total_ns[0] += layer->count * t[0].median_ns;
-    total_ns[1] += layer->count * t[1].median_ns;
-    give_all(device, &r);
-    ckpt_device_unbind(&r.bound);
-    ckpt_arena_fini(&arena);
+    enum { SETS_MAX = 16 };
+    const char *set[SETS_MAX];
+    int sets = 0;
+    network_total *const total = &b->network[b->network_count];
+    if (b->network_count == NETWORKS_MAX) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "more than %d networks", NETWORKS_MAX);
+    }
+    total->name = ckpt_arena_text(arena, what);
+    char *rest = NULL;
+    const char *const name = strtok_r(what, ",", &rest);
+    for (const char *s = strtok_r(NULL, ",", &rest); s != NULL && sets < SETS_MAX; s = strtok_r(NULL, ",", &rest)) {
+        set[sets++] = s;
+    }
+    const char *const path = strstr(name, ".json") != NULL ? name : ckpt_arena_format(arena, "models/%s.json", name);
+    if (total->name == NULL || path == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network's name");
+    }
+    fprintf(stderr, "%s\n", total->name);
+    CKPT_TRY(measure_network(b, path, set, sets, arena, total, err));
+    b->network_count++;
+    return CKPT_OK;
+}
+
+/* ---- the page ---- */
+
+/* Columns op, direction, time and share of an earlier page. */
+static ckpt_code read_before(bench *b, const char *path, ckpt_err *err)
+{
+    FILE *const file = fopen(path, "r");
+    if (file == NULL) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s cannot be read", path);
+    }
+    char line[1024], op[NAME_MAX_BYTES], direction[NAME_MAX_BYTES];
+    double ms = 0, share = 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "| %47[^|] | %47[a-z] | %lf | %lf |", op, direction, &ms, &share) == 4) {
+            op[strcspn(op, "|")] = '\0';
+            op[strlen(op) - 1] = '\0'; /* the blank before the bar */
+            for (int i = 0; i < b->count; i++) {
+                entry *const e = &b->entry[i];
+                if (strcmp(e->op, op) == 0 && strcmp(e->direction, direction) == 0) {
+                    e->before_ns = ms * 1e6;
+                    e->before_share = share;
+                }
+            }
+        }
+    }
+    fclose(file);
+    return CKPT_OK;
+}
+
+static int by_lost(const void *a, const void *b)
+{
+    const double x = ((const entry *)a)->lost, y = ((const entry *)b)->lost;
+    return (x < y) - (x > y);
+}
+
+static void print_peaks(const bench *b)
+{
+    const int first = b->device->threads > 1 ? 0 : 1;
+    printf("| |%s %d thread%s |\n|---|%s---|\n", first == 0 ? " 1 thread |" : "", b->device->threads,
+           first == 0 ? "s" : "", first == 0 ? "---|" : "");
+    printf("| float32 multiply-adds in registers, Gflop/s |");
+    for (int all = first; all < 2; all++) {
+        printf(" %.0f |", b->peaks.flop_per_s[all] / 1e9);
+    }
+    for (int k = 0; k < SIZES; k++) {
+        char size[CKPT_UNITS_TEXT];
+        printf("\n| a = b + s c over %s, GB/s |", ckpt_bytes_show(INT64_C(1) << (FIRST_SIZE + k), size));
+        for (int all = first; all < 2; all++) {
+            printf(" %.1f |", b->peaks.bytes_per_s[all][k] / 1e9);
+        }
+    }
+    printf("\n");
+}
+
+static void print_page(bench *b, const ckpt_machine *machine, bool before)
+{
+    printf("# The CPU's kernels against the machine's limit\n\n`%s` wrote this. %s, %s, commit %.12s, %.10s.\n\n",
+           machine->command, machine->device, machine->libraries, machine->commit, machine->date);
+    print_peaks(b);
+    printf("\n| network | sum of its layers, ms | limit, ms | share |\n|---|---|---|---|\n");
+    for (int i = 0; i < b->network_count; i++) {
+        const network_total *const n = &b->network[i];
+        printf("| %s | %.1f | %.1f | %.2f |\n", n->name, n->ns / 1e6, n->limit_ns / 1e6, n->limit_ns / n->ns);
+    }
+    printf("\nShare: limit / time. Lost: time above the limit as a share of a step, mean over the networks.\n\n");
+    printf("| op | direction | ms in all steps | share of the limit |%s Gflop/s | GB/s | limit | lost | most in |\n"
+           "|---|---|---|---|%s---|---|---|---|---|\n",
+           before ? " before, ms | before, share |" : "", before ? "---|---|" : "");
+    qsort(b->entry, (size_t)b->count, sizeof b->entry[0], by_lost);
+    for (int i = 0; i < b->count; i++) {
+        const entry *const e = &b->entry[i];
+        printf("| %s | %s | %.3f | %.2f |", e->op, e->direction, e->ns / 1e6, e->limit_ns / e->ns);
+        if (before && e->before_ns > 0) {
+            printf(" %.3f | %.2f |", e->before_ns / 1e6, e->before_share);
+        } else if (before) {
+            printf(" | |");
+        }
+        printf(" %.1f | %.1f | %s | %.2f %% | %s (%.1f %%) |\n", e->flop / e->ns, e->bytes / e->ns,
+               e->by_flop_ns > e->limit_ns / 2 ? "flop/s" : "bytes/s", 100 * e->lost / b->network_count, e->most,
+               100 * e->most_of_step);
+    }
+}
+
+static ckpt_code run(bench *b, char **what, int count, const char *before, int argc, char **argv, ckpt_arena *arena,
+                     ckpt_err *err)
+{
+    CKPT_TRY(measure_peaks(b->device, &b->peaks, err));
+    const int usual_count = (int)(sizeof usual / sizeof *usual);
+    for (int i = 0; i < (count > 0 ? count : usual_count); i++) {
+        char *const mine = ckpt_arena_text(arena, count > 0 ? what[i] : usual[i]);
+        if (mine == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a network's name");
+        }
+        CKPT_TRY(add_network(b, mine, arena, err));
+    }
+    if (before != NULL) {
+        CKPT_TRY(read_before(b, before, err));
+    }
+    ckpt_machine machine = {0};
+    const ckpt_device_api *const api = b->device->api;
+    CKPT_TRY(ckpt_machine_read(b->device->threads, api->libraries(b->device), argc, argv, arena, &machine, err));
+    machine.device = api->describe(b->device);
+    print_page(b, &machine, before != NULL);
     return CKPT_OK;
 }
 
 int main(int argc, char **argv)
 {
-    const int threads = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 2;
+    static bench b;
+    const char *before = NULL;
+    int threads = ckpt_machine_threads();
+    for (int o = getopt(argc, argv, "t:b:"); o != -1; o = getopt(argc, argv, "t:b:")) {
+        switch (o) {
+        case 't': threads = (int)strtol(optarg, NULL, 10); break;
+        case 'b': before = optarg; break;
+        default: return 2;
+        }
+    }
     ckpt_cli_settle_threads(argv, threads, 0, 1);
-    const ckpt_ns spend = (argc > 2 ? strtol(argv[2], NULL, 10) : 100) * 1000000L;
     ckpt_err err = {0};
-    ckpt_device *device = NULL;
-    ckpt_code code = ckpt_device_open("cpu", threads, &device, &err);
-    if (code == CKPT_OK) {
-        printf("%s, %s\n%-30s %3s  %s\n", device->api->describe(device), device->api->libraries(device), "layer", "n",
-               "forward | backward");
-    }
-    double gpt2_ns[2] = {0}, resnet_ns[2] = {0};
-    for (size_t i = 0; code == CKPT_OK && i < sizeof layers / sizeof *layers; i++) {
-        double *total = strncmp(layers[i].label, "resnet", 6) == 0 ? resnet_ns : gpt2_ns;
-        code = bench(device, &layers[i], spend, total, &err);
-    }
+    ckpt_arena arena;
+    ckpt_arena_init(&arena);
+    ckpt_code code = ckpt_device_open("cpu", threads, &b.device, &err);
+    code = code == CKPT_OK ? run(&b, argv + optind, argc - optind, before, argc, argv, &arena, &err) : code;
     if (code != CKPT_OK) {
         fprintf(stderr, "bench_kernels: %s\n", err.msg);
-        return ckpt_exit_code(code);
     }
-    printf("sum of these layers, n times each: GPT-2 124M %.0f + %.0f ms, ResNet-50 %.0f + %.0f ms\n", gpt2_ns[0] / 1e6,
-           gpt2_ns[1] / 1e6, resnet_ns[0] / 1e6, resnet_ns[1] / 1e6);
-    ckpt_device_close(device);
-    return 0;
+    ckpt_device_close(b.device);
+    ckpt_arena_fini(&arena);
+    return ckpt_exit_code(code);
 }
