@@ -36,7 +36,10 @@ static bool narrows(const ckpt_node *node)
 static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, ckpt_bytes *used)
 {
     const ckpt_node *const node = bench->node;
+    const ckpt_network *const network = bench->lowered->network;
     const int *const grad_buffer = bench->lowered->grad_buffer;
+    /* its backward op reads a gradient that nothing gives */
+    const bool ends_without_loss = role->backward && network->loss_node < 0 && node->index == network->node_count - 1;
     for (int k = 0; k < node->in_count; k++) {
         bench->in[k] = take(bench, ckpt_tensor_bytes(&node->in[k]), used);
         bench->grad_in[k] = NULL;
@@ -51,7 +54,7 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
     }
     for (int k = 0; k < node->out_count; k++) {
         bench->out[k] = take(bench, ckpt_tensor_bytes(&node->out[k]), used);
-        const bool wanted = grad_buffer[node->out_value[k]] >= 0;
+        const bool wanted = grad_buffer[node->out_value[k]] >= 0 || ends_without_loss;
         bench->grad_out[k] = wanted ? take(bench, ckpt_tensor_bytes(&node->out[k]), used) : NULL;
     }
     for (int k = 0; k < node->saved_count; k++) {
@@ -66,7 +69,6 @@ static void *take_all(ckpt_bench *bench, const ckpt_node_role *role, int slots, 
     for (int k = 0; k < node->stat_count; k++) {
         bench->stat[k] = take(bench, ckpt_tensor_bytes(&node->stat[k].tensor), used);
     }
-    const ckpt_network *const network = bench->lowered->network;
     for (int i = 0; i < slots; i++) {
         ckpt_bytes largest = 0;
         for (int k = 0; k < node->param_count; k++) {

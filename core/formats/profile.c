@@ -26,6 +26,7 @@ enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
 /* Of a timing, where they are known. */
 static const field facts[] = {
+    {"alone_ns", offsetof(ckpt_timing, alone_ns)},
     {"flop", offsetof(ckpt_timing, flop)},
     {"moved_bytes", offsetof(ckpt_timing, moved_bytes)},
     {"kernel_ns", offsetof(ckpt_timing, kernel_ns)},
@@ -37,6 +38,11 @@ static const field facts[] = {
 enum { FACT_COUNT = sizeof facts / sizeof facts[0] };
 
 static const char *const directions[CKPT_DIRECTION_COUNT] = {"forward", "backward", "update"};
+
+bool ckpt_profile_is_in_step(const ckpt_profile *profile)
+{
+    return profile->step.time.repeats > 0;
+}
 
 const ckpt_profile_row *ckpt_profile_find(const ckpt_profile *profile, const char *layer)
 {
@@ -181,6 +187,7 @@ static ckpt_code read_row(const reader *r, const ckpt_item *item, ckpt_profile_r
     CKPT_TRY(read_timing(r, item, "forward", true, &row->forward));
     CKPT_TRY(read_timing(r, item, "backward", false, &row->backward));
     CKPT_TRY(read_timing(r, item, "update", false, &row->update));
+    CKPT_TRY(read_timing(r, item, "recompute", false, &row->recompute));
     CKPT_TRY(read_fields(r, item, fields, FIELD_COUNT, row));
     CKPT_TRY(ckpt_member_text(item, "algorithms", "", r->out, &row->algorithms, r->err));
     CKPT_TRY(read_ways(r, item, row));
@@ -203,6 +210,7 @@ static void share_rows(const ckpt_names *names, ckpt_profile_row *row, int count
             share_samples(&row[twin].forward, &row[i].forward);
             share_samples(&row[twin].backward, &row[i].backward);
             share_samples(&row[twin].update, &row[i].update);
+            share_samples(&row[twin].recompute, &row[i].recompute);
             for (int k = 0; k < row[i].way_count && row[i].way_count == row[twin].way_count; k++) {
                 share_samples(&row[twin].way[k].timing, &row[i].way[k].timing);
             }
@@ -237,6 +245,24 @@ static ckpt_code read_rows(const reader *r, const ckpt_item *root)
     return CKPT_OK;
 }
 
+static ckpt_code read_step(const reader *r, const ckpt_item *root, ckpt_profile_step *step)
+{
+    ckpt_item item;
+    step->plan = "";
+    if (!ckpt_item_find(root, "step", &item)) {
+        return CKPT_OK;
+    }
+    CKPT_TRY(read_timing(r, &item, "time", true, &step->time));
+    CKPT_TRY(ckpt_need_int(&item, "overhead_ns", 0, INT64_MAX, &step->overhead_ns, r->err));
+    if (step->time.repeats < 1 || step->overhead_ns > step->time.median_ns) {
+        return ckpt_item_fail(&item, r->err,
+                              "found %d steps of %lld ns with %lld ns of overhead, wanted one at least, "
+                              "and no more overhead than time",
+                              step->time.repeats, (long long)step->time.median_ns, (long long)step->overhead_ns);
+    }
+    return ckpt_member_text(&item, "plan", "", r->out, &step->plan, r->err);
+}
+
 static ckpt_code read_profile(const reader *r, const ckpt_item *root)
 {
     ckpt_profile *const profile = r->profile;
@@ -257,6 +283,7 @@ static ckpt_code read_profile(const reader *r, const ckpt_item *root)
     }
     CKPT_TRY(ckpt_member_text(root, "recorder", "", r->out, &profile->recorder, r->err));
     CKPT_TRY(ckpt_member_bool(root, "flushed", false, &profile->flushed, r->err));
+    CKPT_TRY(read_step(r, root, &profile->step));
     return read_rows(r, root);
 }
 
@@ -362,6 +389,17 @@ static void write_link(const ckpt_profile *p, ckpt_json_writer *w)
     ckpt_json_end(w);
 }
 
+static void write_step(const ckpt_profile *p, ckpt_json_writer *w)
+{
+    if (ckpt_profile_is_in_step(p)) {
+        ckpt_json_begin_object(w, "step", CKPT_JSON_LINE);
+        ckpt_json_put_given(w, "plan", p->step.plan);
+        ckpt_json_put_int(w, "overhead_ns", p->step.overhead_ns);
+        write_timing("time", &p->step.time, true, w);
+        ckpt_json_end(w);
+    }
+}
+
 static void write_row(const ckpt_profile_row *row, ckpt_json_writer *w)
 {
     const bool measured = row->same_as == NULL || row->same_as[0] == '\0';
@@ -372,6 +410,9 @@ static void write_row(const ckpt_profile_row *row, ckpt_json_writer *w)
     write_timing("forward", &row->forward, measured, w);
     write_timing("backward", &row->backward, measured, w);
     write_timing("update", &row->update, measured, w);
+    if (row->recompute.repeats > 0) {
+        write_timing("recompute", &row->recompute, measured, w);
+    }
     for (int f = 0; f < FIELD_COUNT; f++) {
         ckpt_json_put_int(w, fields[f].key, int_at(row, fields[f].offset));
     }
@@ -398,6 +439,7 @@ void ckpt_profile_write(const ckpt_profile *profile, ckpt_text *text)
     ckpt_json_put_given(&w, "recorder", profile->recorder);
     ckpt_json_put_bool(&w, "flushed", profile->flushed);
     write_link(profile, &w);
+    write_step(profile, &w);
     ckpt_json_begin_array(&w, "layers", CKPT_JSON_LINES);
     for (int i = 0; i < profile->row_count; i++) {
         write_row(&profile->row[i], &w);

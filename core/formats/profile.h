@@ -21,6 +21,8 @@ typedef struct ckpt_timing {
     ckpt_ns gap_ns;                             /* between the first and the last of them, while none ran */
     int launches;                               /* how many those were */
     int64_t cycles, instructions, cache_misses; /* of the processor, all threads; last level */
+    /* of a time taken in the step: the median of the layer alone, which kernels and counters are of; 0: no such time */
+    ckpt_ns alone_ns;
 } ckpt_timing;
 
 typedef enum ckpt_direction {
@@ -51,6 +53,7 @@ typedef struct ckpt_profile_row {
     const char *op;
     const char *same_as; /* layer that was measured in its place; "" when this one was */
     ckpt_timing forward, backward, update;
+    ckpt_timing recompute; /* forward, run again in a step; no repeats: never was */
     ckpt_bytes output_bytes, saved_bytes;
     ckpt_bytes forward_workspace_bytes, backward_workspace_bytes;
     ckpt_bytes parameter_bytes, gradient_bytes, optimizer_bytes;
@@ -61,6 +64,14 @@ typedef struct ckpt_profile_row {
     int way_count;
 } ckpt_profile_row;
 
+/* A whole training step that the times of layers were taken in. The times of all its runs and the overhead add up to
+ * time.median_ns. */
+typedef struct ckpt_profile_step {
+    ckpt_timing time;    /* no repeats: layers were measured alone */
+    ckpt_ns overhead_ns; /* what no run of a layer accounts for: loop, inputs, what lies between runs */
+    const char *plan;    /* the strategy it ran by: "keep-all" where there was memory for it */
+} ckpt_profile_step;
+
 typedef struct ckpt_profile {
     const char *source;
     const char *model; /* name of the model */
@@ -69,6 +80,7 @@ typedef struct ckpt_profile {
     bool flushed;                                       /* caches were flushed between runs */
     int64_t d2h_bytes_per_s, h2d_bytes_per_s;           /* alone; 0: not measured */
     int64_t d2h_busy_bytes_per_s, h2d_busy_bytes_per_s; /* while the device computes; 0: not measured */
+    ckpt_profile_step step;
     const ckpt_profile_row *row;
     int row_count;
 } ckpt_profile;
@@ -78,6 +90,9 @@ CKPT_MUST_USE ckpt_code ckpt_profile_read(const char *path, ckpt_arena *out, con
 CKPT_MUST_USE ckpt_code ckpt_profile_item(const ckpt_item *root, ckpt_arena *out, const ckpt_profile **profile,
                                           ckpt_err *err);
 void ckpt_profile_write(const ckpt_profile *profile, ckpt_text *text);
+
+/* Were times taken in the step? Else each layer was measured alone. */
+bool ckpt_profile_is_in_step(const ckpt_profile *profile);
 
 /* The row of that layer; NULL when there is none. Cost: O(rows). */
 const ckpt_profile_row *ckpt_profile_find(const ckpt_profile *profile, const char *layer);

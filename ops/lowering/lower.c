@@ -312,6 +312,7 @@ ckpt_code ckpt_network_lower(const ckpt_network *network, const ckpt_profile *pr
     }
     CKPT_TRY(look_ahead(&l, err));
     CKPT_TRY(lower_ops(&l, err));
+    CKPT_TRY(ckpt_lower_settle_times(&l, err));
     fill_aliases(&l);
     CKPT_TRY(choose_inplace(&l, err));
     CKPT_TRY_WHILE(err, make_graph(&l, graph, err), "lowering %s", network->model->source);

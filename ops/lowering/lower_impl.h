@@ -156,6 +156,8 @@ ckpt_ns ckpt_lower_roofline(const ckpt_lowering *l, const ckpt_node *node, ckpt_
 ckpt_code ckpt_lower_match_profile(ckpt_lowering *l, ckpt_err *err);
 ckpt_ns ckpt_lower_time(const ckpt_lowering *l, const ckpt_node *node, ckpt_direction direction,
                         const ckpt_timing *measured, ckpt_ns stated, const ckpt_op_role *role);
+/* At the end, of a profile taken in the step: runs again, and the step's overhead. */
+ckpt_code ckpt_lower_settle_times(ckpt_lowering *l, ckpt_err *err);
 /* From rank to rank. */
 ckpt_ns ckpt_lower_network_ns(const ckpt_lowering *l, ckpt_bytes bytes);
 

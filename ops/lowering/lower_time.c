@@ -1,4 +1,9 @@
-/* How long an op takes: as it was measured, as the model states, or by the roofline; and what a link does. */
+/* How long an op takes: as it was measured, as the model states, or by the roofline; and what a link does.
+ *
+ * An op has one time, and a run again may take another time than the first, which finds other things in the caches. A
+ * profile taken in the step has both. The op then has the time of a run again, which is what a plan decides about, and
+ * what the first run takes more or less is in the time of the layer's backward op, which runs once for each first run. So
+ * the sum is right for any number of runs. What the step takes beside its runs is in the time of the last op. */
 #include <string.h>
 
 #include "ops/lowering/lower_impl.h"
@@ -68,6 +73,77 @@ ckpt_ns ckpt_lower_time(const ckpt_lowering *l, const ckpt_node *node, ckpt_dire
         return measured->median_ns;
     }
     return stated >= 0 ? stated : ckpt_lower_roofline(l, node, direction, role);
+}
+
+/* By `more`, which may be less than 0; at least half of a time is left. */
+static void shift_time(ckpt_graph_op *op, ckpt_ns more)
+{
+    const ckpt_ns least = op->time_ns / 2;
+    op->time_ns = ckpt_plus(op->time_ns, more > 0 ? more : 0) + (more < 0 ? more : 0);
+    op->time_ns = op->time_ns > least ? op->time_ns : least;
+}
+
+static void shift_variants(ckpt_lowering *l, const ckpt_graph_op *op, ckpt_ns more)
+{
+    for (int i = 0; i < op->variant_count; i++) {
+        shift_time(&l->variant[op->first_variant + i], more);
+    }
+}
+
+/* The pair of a layer's ops together takes what it took. */
+static void take_again(ckpt_lowering *l, ckpt_graph_op *forward, ckpt_graph_op *backward, ckpt_ns again)
+{
+    const ckpt_ns both = ckpt_plus(forward->time_ns, backward->time_ns);
+    const ckpt_ns more = (again < both ? again : both) - forward->time_ns;
+    forward->time_ns += more;
+    backward->time_ns = both - forward->time_ns;
+    shift_variants(l, forward, more);
+    shift_variants(l, backward, -more);
+}
+
+/* Per micro-batch and node: its backward op; -1: none. */
+static int *find_backwards(const ckpt_lowering *l)
+{
+    const size_t nodes = (size_t)l->network->node_count, all = (size_t)l->network->scheme.micro_batches * nodes;
+    int *const of = CKPT_NEW(l->out, int, all);
+    for (size_t i = 0; of != NULL && i < all; i++) {
+        of[i] = -1;
+    }
+    for (int o = 0; of != NULL && o < l->op_count; o++) {
+        const ckpt_op_role *const role = &l->op_role[o];
+        if (role->task == CKPT_TASK_LAYER && role->phase == CKPT_BACKWARD) {
+            of[(size_t)role->batch * nodes + (size_t)role->node] = o;
+        }
+    }
+    return of;
+}
+
+ckpt_code ckpt_lower_settle_times(ckpt_lowering *l, ckpt_err *err)
+{
+    if (l->profile == NULL || !ckpt_profile_is_in_step(l->profile) || l->op_count == 0) {
+        return CKPT_OK;
+    }
+    const ckpt_mark mark = ckpt_arena_mark(l->out);
+    const int *const backward = find_backwards(l);
+    if (backward == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "times of %d ops", l->op_count);
+    }
+    for (int o = 0; o < l->op_count; o++) {
+        const ckpt_op_role *const role = &l->op_role[o];
+        if (role->task != CKPT_TASK_LAYER || role->phase != CKPT_FORWARD) {
+            continue;
+        }
+        const ckpt_profile_row *const row = l->row[role->node];
+        const int back = backward[(size_t)role->batch * (size_t)l->network->node_count + (size_t)role->node];
+        if (row != NULL && row->recompute.repeats > 0 && back >= 0) {
+            take_again(l, &l->op[o], &l->op[back], row->recompute.median_ns);
+        }
+    }
+    ckpt_graph_op *const last = &l->op[l->op_count - 1];
+    last->time_ns = ckpt_plus(last->time_ns, l->profile->step.overhead_ns);
+    shift_variants(l, last, l->profile->step.overhead_ns);
+    ckpt_arena_rewind(l->out, mark);
+    return CKPT_OK;
 }
 
 ckpt_ns ckpt_lower_network_ns(const ckpt_lowering *l, ckpt_bytes bytes)

@@ -1,4 +1,4 @@
-/* ckpt-profile: measures the layers of a model one by one; or records what a program does on GPUs; or converts what another tool recorded. */
+/* ckpt-profile: measures the layers of a model, one by one and in training steps; or records what a program does on GPUs; or converts what another tool recorded. */
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -11,6 +11,7 @@
 #include "programs/cli/settle.h"
 #include "programs/profile/command.h"
 #include "programs/profile/profile_request_impl.h"
+#include "programs/profile/profile_steps.h"
 
 static void show_progress(void *context, int done, int total, ckpt_ns elapsed_ns)
 {
@@ -119,6 +120,13 @@ static ckpt_code say_end(const ckpt_profile *profile, const ckpt_device_model *r
     return code;
 }
 
+static ckpt_code measure_steps(const ckpt_profile_request *request, ckpt_device *device, const ckpt_network *network,
+                               ckpt_arena *arena, ckpt_profile *profile, ckpt_err *err)
+{
+    const ckpt_profile_steps_options options = {.steps = request->steps, .record = !request->no_cupti, .note = note};
+    return ckpt_profile_steps(device, network, &options, arena, profile, err);
+}
+
 static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device *device, const ckpt_cli *cli,
                                 ckpt_recorder **recorder, ckpt_arena *arena, ckpt_err *err)
 {
@@ -133,6 +141,9 @@ static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device
     ckpt_profile *profile = NULL;
     const ckpt_ns start = ckpt_clock_ns();
     CKPT_TRY(ckpt_profile_run(device, lowered, &options, arena, &profile, err));
+    ckpt_recorder_close(*recorder); /* it slows what it does not record, too */
+    *recorder = NULL;
+    CKPT_TRY(request->isolated ? CKPT_OK : measure_steps(request, device, lowered->network, arena, profile, err));
     const ckpt_ns spent = ckpt_clock_ns() - start;
     CKPT_TRY(describe(device, cli, arena, &profile->machine, err));
     CKPT_TRY(add_recorder_bytes(profile, device_bytes, arena, err));
@@ -276,10 +287,10 @@ int main(int argc, char **argv)
         .usage = "ckpt-profile [options] model.json\n"
                  "       ckpt-profile [-o trace.json] -- COMMAND...\n"
                  "       ckpt-profile [-o FILE] --import FILE [--times FILE]",
-        .about = "Measure what each distinct layer of a model costs, on random data. Or run a CUDA program as it is, "
-                 "record\n"
-                 "what it does on GPUs as a trace, and exit as it does. Or make a trace or graph of what another tool "
-                 "recorded.",
+        .about =
+            "Measure what each distinct layer of a model costs, alone and in training steps, on random data.\n"
+            "Or run a CUDA program as it is, record what it does on GPUs as a trace, and exit as it does. Or make\n"
+            "a trace or graph of what another tool recorded.",
         .option = ckpt_profile_option_table,
         .argc = argc,
         .argv = argv,

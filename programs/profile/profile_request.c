@@ -4,11 +4,15 @@
 
 #include "core/base/file.h"
 #include "programs/profile/profile_request_impl.h"
+#include "programs/profile/profile_steps.h"
 
 const ckpt_cli_option ckpt_profile_option_table[] = {
     {"output", 'o', "FILE", "file to write; - is standard output (default: -, and ckpt-trace.json for a COMMAND)"},
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
     {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15, and up to 1000 in 5 ms)"},
+    {"steps", 0, "N",
+     "training steps by each plan that layers are timed in, 3 to 1000 (default 5, and up to 50 in 1 s)"},
+    {"isolated", 0, NULL, "time each layer alone and warm, and run no training step"},
     {"seconds", 0, "S", "stop repeating a direction of a layer after S seconds (default 0.4)"},
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},
@@ -28,6 +32,8 @@ static int take_measuring(ckpt_cli *cli, const char *name, const char *value, ck
 {
     const ckpt_cli_field field[] = {
         {"repeats", .count = &r->profiler.repeats, .low = 3, .high = CKPT_PROFILE_REPEATS_MAX},
+        {"steps", .count = &r->steps, .low = 3, .high = CKPT_PROFILE_STEPS_MAX},
+        {"isolated", .yes = &r->isolated},
         {"threads", .count = &r->threads, .low = 1, .high = CKPT_THREADS_MAX},
         {"warm", .yes = &r->profiler.warm},
         {"no-tune", .yes = &r->profiler.no_tune},
@@ -70,6 +76,9 @@ static int settle(const ckpt_cli *cli, ckpt_profile_request *r)
         return ckpt_cli_usage(cli, "--times belongs to --import of an ExecutionTrace");
     }
     if (r->job == CKPT_PROFILE_LAYERS) {
+        if (r->isolated && r->steps > 0) {
+            return ckpt_cli_usage(cli, "--isolated runs no training step, so there is nothing for --steps");
+        }
         if (cli->operands_only && r->model == NULL) {
             return ckpt_cli_usage(cli, "the command behind -- is missing");
         }

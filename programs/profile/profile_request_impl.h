@@ -18,7 +18,8 @@ typedef struct ckpt_profile_request {
     const char **set;
     int set_count;
     int threads; /* 0: not given */
-    bool no_cupti;
+    bool no_cupti, isolated;
+    int steps;            /* 0: not given */
     char *const *command; /* behind "--", NULL ends it; NULL: none */
     ckpt_profiler_options profiler;
     const char *layers_only; /* the first option that only measuring layers has; NULL: none was given */

@@ -195,7 +195,7 @@ expect 1 "1 limit exceeded (peak); the same" --max peak=6GiB --max-increase aren
 has "peak: neither file says what it is" "open      arena: neither file says what it is"
 
 # 9 profiles: with samples, with too few, and one layer really slower
-"$bin/ckpt-profile" small.json -t 1 -r 12 --seconds 0.01 -o one.prof >/dev/null 2>&1 || fail "profile"
+"$bin/ckpt-profile" small.json -t 1 -r 12 --seconds 0.01 --isolated -o one.prof >/dev/null 2>&1 || fail "profile"
 python3 - <<'P' || fail "profiles"
 import json
 d = json.load(open("one.prof"))
@@ -251,6 +251,12 @@ edit base.prof size.prof 'for r in d["layers"]: r["output_bytes"] *= 2'
 expect 3 "not comparable: other caches (flushed before each run, not left warm)" base.prof flushed.prof
 expect 3 "not comparable: other layers (no h.0.add, not h.0.add)" base.prof layer.prof
 grep -q "another dtype\|another batch" <("$bin/ckpt-compare" base.prof size.prof) || fail "sizes: $("$bin/ckpt-compare" base.prof size.prof)"
+# times in the step are no times of layers alone; of two such profiles the whole steps are tested
+edit base.prof step.prof 'd["step"] = {"plan": "keep-all", "overhead_ns": 5, "time": {"median_ns": 1002, "spread_ns": 2, "repeats": 5, "samples_ns": list(range(1000, 1005))}}'
+edit step.prof longer.prof 'd["step"]["time"] = {"median_ns": 1007, "spread_ns": 2, "repeats": 5, "samples_ns": list(range(1005, 1010))}'
+expect 3 "not comparable: other times (in the step, not of layers alone)" base.prof step.prof
+expect 0 "the same" step.prof step.prof
+expect 1 "worse: step time +5 ns (+0.50 %)" --exit-code step.prof longer.prof
 expect 2 "ckpt-compare: base.prof is a profile, but small.plan is a plan; wanted two of a kind" small.plan base.prof
 
 # 10 traces: predicted against measured to the byte, times judged only between two measured ones

@@ -13,8 +13,8 @@ rm -rf "$work_dir" && mkdir -p "$work_dir" && cd "$work_dir" || exit 1
 . "$source_dir/tests/support/support_refuse.sh"
 
 "$profile" "${small[@]}" --threads 2 --repeats 3 -o p.json "$model" 2> said.txt || fail "profile: $(cat said.txt)"
-grep -q "caches not flushed" said.txt || fail "it does not say how it measured: $(cat said.txt)"
-grep -q "a step by their sum" said.txt || fail "it does not say what a step takes: $(cat said.txt)"
+grep -q "layers alone, caches not flushed: [0-9]" said.txt || fail "it does not say what layers alone take: $(cat said.txt)"
+grep -q "a step by keep-all: .*, median of [0-9]* (forward .*, beside them .*)" said.txt || fail "it does not say what a step takes: $(cat said.txt)"
 [ "$(grep -c '^ .*%  .*(.*) \(forward\|backward\|update\)$' said.txt)" -eq 5 ] || fail "five slowest parts: $(cat said.txt)"
 grep -q '"format": "ckpt-profile/1"' p.json || fail "no profile"
 grep -q '"flop": [1-9]' p.json || fail "no flop"
@@ -26,6 +26,38 @@ grep -q "oneDNN" p.json || fail "no library version in the machine block"
 "$profile" "${small[@]}" --threads 2 --repeats 3 --seconds 0.001 --roofline cpu -o r.json "$model" 2> said.txt || fail "roofline"
 grep -q '"roofline": [0-9.]*[1-9]' r.json || fail "no share of the roofline"
 grep -q "of the data sheet's rate" said.txt || fail "shares are not told: $(cat said.txt)"
+
+# Times in the step: of keep-all the rows and the overhead add up to the step's median, and so does a plan by them.
+cat > sums.py <<'P'
+import json, sys
+p = json.load(open(sys.argv[1]))
+rows, step = p["layers"], p["step"]
+parts = [r[d] for r in rows for d in ("forward", "backward", "update") if r[d]["repeats"]]
+assert step["plan"] == "keep-all" and step["time"]["repeats"] == len(step["time"]["samples_ns"]) == int(sys.argv[2]), step
+assert sum(t["median_ns"] for t in parts) + step["overhead_ns"] == step["time"]["median_ns"], step
+assert all(t["alone_ns"] > 0 for t in parts)
+again = [r for r in rows if "recompute" in r]
+assert len(again) > 3 * len(rows) / 4 and all(r["recompute"]["median_ns"] > 0 for r in again), [r["layer"] for r in rows if "recompute" not in r]
+ways = [w["time"] for r in rows for w in r.get("variants", []) if not r.get("same_as")]
+assert any(w["repeats"] == int(sys.argv[2]) for w in ways) or not ways, "no way was run"
+print(step["time"]["median_ns"])
+P
+"$profile" "${small[@]}" --threads 2 --repeats 3 --steps 7 -o s.json "$model" 2> said.txt || fail "steps: $(cat said.txt)"
+step_ns=$(python3 sums.py s.json 7) || fail "times in the step"
+"$bin_dir/ckpt-plan" "${small[@]}" --profile s.json --strategy keep-all -o keep.json "$model" > /dev/null || fail "keep-all"
+grep -q "\"time_ns\": $step_ns\b" keep.json || fail "keep-all is not predicted as it was measured: $step_ns"
+"$profile" --threads 2 --repeats 3 --seconds 0.001 --steps 3 -o w.json "$source_dir/tests/models/no-library.json" 2> said.txt || fail "ways: $(cat said.txt)"
+python3 sums.py w.json 3 > /dev/null || fail "times of ways in the step"
+
+"$profile" "${small[@]}" --threads 2 --repeats 3 --isolated -o i.json "$model" 2> said.txt || fail "isolated: $(cat said.txt)"
+grep -q "caches not flushed; a step by their sum: " said.txt || fail "isolated does not say how it measured: $(cat said.txt)"
+! grep -q '"step"\|alone_ns\|recompute' i.json || fail "layers alone have times in a step"
+python3 -c 'import json, sys; m = json.load(open(sys.argv[1])); m["layers"].pop(); json.dump(m, open("headless.json", "w"))' "$model"
+"$profile" "${small[@]}" --threads 2 --repeats 3 --seconds 0.001 -o h.json headless.json 2> said.txt || fail "no loss: $(cat said.txt)"
+grep -q "measured alone, not in the step: the model has no loss" said.txt || fail "no loss: $(cat said.txt)"
+refuse 2 "runs no training step, so there is nothing for --steps" "$profile" --isolated --steps 3 "$model"
+refuse 2 "steps takes" "$profile" --steps 2 "$model"
+refuse 2 "a command is recorded: --isolated is for layers" "$profile" --isolated -- true
 
 "$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --profile p.json --budget 75% -o plan.json "$model" > plan.txt || fail "plan"
 grep -q "p.json" plan.txt || fail "the plan does not say where its costs come from: $(cat plan.txt)"

@@ -81,6 +81,11 @@ void ckpt_match_profiles(ckpt_comparer *c)
         match_sizes(c, &rows[1]);
     }
     ckpt_match_machines(c, &base->machine, &fresh->machine);
+    const bool in_step[2] = {ckpt_profile_is_in_step(base), ckpt_profile_is_in_step(fresh)};
+    if (in_step[0] != in_step[1]) {
+        ckpt_compare_mismatched(c, "times", in_step[0] ? "in the step" : "of layers alone",
+                                in_step[1] ? "in the step" : "of layers alone");
+    }
     if (base->flushed != fresh->flushed) {
         ckpt_compare_mismatched(c, "caches", base->flushed ? "flushed before each run" : "left warm",
                                 fresh->flushed ? "flushed before each run" : "left warm");
@@ -102,12 +107,17 @@ static bool ran(const ckpt_timing *timing, int of, int direction)
     return (of == direction || of == CKPT_ALL_DIRECTIONS) && (timing->median_ns > 0 || timing->repeats > 0);
 }
 
-/* Of all layers; the samples are every layer's k-th added up, for as many k as all of them have. */
+/* Of the step that layers were measured in; else of all layers: the samples are every layer's k-th added up, for as many k
+ * as all of them have. */
 void ckpt_profile_time(ckpt_comparer *c, int side, int of, ckpt_number *number)
 {
     const ckpt_profile *const profile = c->file[side]->profile;
     int fewest = -1;
     ckpt_ns *sum = NULL;
+    if (of == CKPT_ALL_DIRECTIONS && ckpt_profile_is_in_step(profile)) {
+        *number = time_of(&profile->step.time);
+        return;
+    }
     for (int pass = 0; pass < 2; pass++) { /* how many samples there are; what they add up to */
         for (int i = 0; i < profile->row_count * CKPT_DIRECTION_COUNT; i++) {
             const int direction = i % CKPT_DIRECTION_COUNT;

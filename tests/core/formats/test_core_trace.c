@@ -194,8 +194,9 @@ static const ckpt_profile_row rows[] = {
      .op = "linear",
      .same_as = "",
      .forward = {10, 1, 5, samples, 1000, 2000, 0.625, 8, 2, 4, 300, 400, 17},
-     .backward = {20, 2, 6, samples + 1, INT64_MAX, 2001, 1.5, 9, 3, 5, 301, 401, 18},
+     .backward = {20, 2, 6, samples + 1, INT64_MAX, 2001, 1.5, 9, 3, 5, 301, 401, 18, 21},
      .update = {30, 3, 7, NULL, 1002, INT64_MAX, 0.1, 10, 4, INT32_MAX, 302, 402, 19},
+     .recompute = {.median_ns = 9, .spread_ns = 1, .repeats = 3, .sample_ns = samples + 2},
      .output_bytes = 64,
      .saved_bytes = 65,
      .forward_workspace_bytes = 66,
@@ -211,6 +212,7 @@ static const ckpt_profile_row rows[] = {
      .same_as = "h.0.a",
      .forward = {.median_ns = 10, .spread_ns = 1, .repeats = 5},
      .backward = {.median_ns = 20, .spread_ns = 2, .repeats = 6},
+     .recompute = {.median_ns = 9, .spread_ns = 1, .repeats = 3},
      .output_bytes = 64},
 };
 
@@ -231,6 +233,7 @@ static void check_timing(const ckpt_timing *a, const ckpt_timing *b)
     assert_int_equal(a->cycles, b->cycles);
     assert_int_equal(a->instructions, b->instructions);
     assert_int_equal(a->cache_misses, b->cache_misses);
+    assert_int_equal(a->alone_ns, b->alone_ns);
 }
 
 static void test_profile_survives_a_round_trip(void **state)
@@ -243,6 +246,7 @@ static void test_profile_survives_a_round_trip(void **state)
                                   .h2d_bytes_per_s = 12,
                                   .d2h_busy_bytes_per_s = 9,
                                   .h2d_busy_bytes_per_s = 10,
+                                  .step = {{.median_ns = 99, .repeats = 2, .sample_ns = samples}, 40, "keep-all"},
                                   .row = rows,
                                   .row_count = 2};
     CKPT_TEST_ARENA(arena);
@@ -260,6 +264,10 @@ static void test_profile_survives_a_round_trip(void **state)
     assert_int_equal(p->h2d_busy_bytes_per_s, 10);
     assert_string_equal(p->recorder, profile.recorder);
     assert_true(p->flushed);
+    assert_true(ckpt_profile_is_in_step(p));
+    check_timing(&p->step.time, &profile.step.time);
+    assert_int_equal(p->step.overhead_ns, 40);
+    assert_string_equal(p->step.plan, "keep-all");
     assert_int_equal(p->row_count, 2);
     for (int i = 0; i < 2; i++) {
         const ckpt_profile_row *const a = &p->row[i];
@@ -271,6 +279,7 @@ static void test_profile_survives_a_round_trip(void **state)
         check_timing(&a->forward, &b->forward);
         check_timing(&a->backward, &b->backward);
         check_timing(&a->update, &b->update);
+        check_timing(&a->recompute, &b->recompute);
         assert_int_equal(a->kernel_count, b->kernel_count);
         for (int k = 0; k < b->kernel_count; k++) {
             assert_int_equal(a->kernel[k].direction, b->kernel[k].direction);

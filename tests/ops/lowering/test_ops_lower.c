@@ -537,6 +537,53 @@ static void test_profile(void **state)
     test_model_fini(&m);
 }
 
+/* A profile taken in the step: forward has the time of a run again, backward what the first run takes more, the last op
+ * what the step takes beside its runs. Any number of runs then adds up to what they took. */
+static void test_profile_in_the_step(void **state)
+{
+    static const struct {
+        ckpt_ns again, forward, backward;
+    } of[] = {{7, 7, 23}, {10, 10, 20}, {14, 14, 16}, {90, 30, 0}, {0, 10, 20}};
+    test_model m;
+    test_model_rows(&m, 4, 8);
+    test_layer(&m, "drop", "dropout", "", ""); /* no gradient comes to it */
+    test_layer(&m, "fc", "linear", "", "features=8");
+    test_layer(&m, "loss", "mse", "fc t", "");
+    ckpt_profile_row rows[] = {
+        {.layer = "drop", .op = "dropout", .forward = {.median_ns = 4}, .recompute = {.median_ns = 9, .repeats = 3}},
+        {.layer = "loss", .op = "mse", .forward = {.median_ns = 5}, .backward = {.median_ns = 6}},
+        {.layer = "fc",
+         .op = "linear",
+         .forward = {.median_ns = 10, .repeats = 3},
+         .backward = {.median_ns = 20, .repeats = 3},
+         .update = {.median_ns = 30, .repeats = 3}},
+    };
+    const ckpt_profile profile = {
+        .source = "p.json",
+        .row = rows,
+        .row_count = 3,
+        .step = {.time = {.median_ns = 100, .repeats = 3}, .overhead_ns = 25, .plan = "keep-all"}};
+    const ckpt_network *const network = test_infer(&m);
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        const ckpt_lowered *lowered = NULL;
+        ckpt_err err = {0};
+        rows[2].recompute = (ckpt_timing){.median_ns = of[i].again, .repeats = of[i].again > 0 ? 3 : 0};
+        CHECK_OK(ckpt_network_lower(network, &profile, NULL, &m.arena, &lowered, &err), err);
+        const ckpt_graph *const g = lowered->graph;
+        assert_int_equal(g->op[ckpt_graph_find_op(g, "fc/forward")].time_ns, of[i].forward);
+        assert_int_equal(g->op[ckpt_graph_find_op(g, "fc/backward")].time_ns, of[i].backward);
+        assert_int_equal(g->op[ckpt_graph_find_op(g, "drop/forward")].time_ns, 4);
+        assert_string_equal(g->op[g->op_count - 1].name, "fc/update");
+        assert_int_equal(g->op[g->op_count - 1].time_ns, 30 + 25);
+        ckpt_ns sum = 0;
+        for (int o = 0; o < g->op_count; o++) {
+            sum += g->op[o].time_ns;
+        }
+        assert_int_equal(sum, 100);
+    }
+    test_model_fini(&m);
+}
+
 static void test_starved(void **state)
 {
     test_model m;
@@ -570,6 +617,7 @@ int main(void)
         cmocka_unit_test(test_statics_of_ties),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_profile_in_the_step),
         cmocka_unit_test(test_starved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

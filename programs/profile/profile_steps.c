@@ -1,0 +1,359 @@
+/* Joins planner, executor and profiler, which do not know each other: plans are made of what the layers alone take,
+ * training steps follow them, and the profiler reads the times. */
+#include "programs/profile/profile_steps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "cupti/recorder.h"
+#include "executor/data/data.h"
+#include "executor/executor.h"
+#include "planner/api/planner.h"
+#include "profiler/in_step.h"
+
+enum {
+    WARMUP = 2,
+    STEPS = 5,       /* default: timed steps of a plan */
+    STEPS_MOST = 50, /* and so many where they are short */
+    WAYS_MOST = 4,   /* plans that choose other ways of layers */
+};
+
+#define SHORT_NS                                                                                                       \
+    ((ckpt_ns)1000 * 1000 * 1000) /* what the steps of a plan take together where there are more than STEPS */
+
+typedef struct stepping {
+    ckpt_device *device;
+    const ckpt_profile_steps_options *options;
+    ckpt_arena *out;
+    const ckpt_lowered *lowered; /* with the times of layers alone */
+    const ckpt_layer_algorithms *algorithms;
+    int algorithms_count;
+    ckpt_bytes available; /* 0: unknown */
+    ckpt_stepped *stepped;
+    int count;
+} stepping;
+
+static void say(const stepping *s, const char *why)
+{
+    char line[512];
+    snprintf(line, sizeof line, "layers are measured alone, not in the step: %.400s", why);
+    s->options->note(line);
+}
+
+/* ---- training by one plan ---- */
+
+typedef struct training {
+    const stepping *s;
+    ckpt_stepped *stepped;
+    ckpt_arena arena; /* of the trace, the tables here, and what is recorded */
+    ckpt_executor *executor;
+    ckpt_data *data;
+    void **input;
+    ckpt_trace *trace;
+    ckpt_recorder *recorder;
+} training;
+
+static ckpt_code open_data(training *t, ckpt_err *err)
+{
+    const ckpt_network *const network = t->s->lowered->network;
+    const int inputs = network->model->input_count;
+    int64_t *const limit = CKPT_NEW(&t->arena, int64_t, inputs);
+    t->input = CKPT_NEW(&t->arena, void *, inputs);
+    if (limit == NULL || t->input == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d inputs", inputs);
+    }
+    for (int i = 0; i < inputs; i++) {
+        t->input[i] = ckpt_executor_input(t->executor, i);
+    }
+    ckpt_data_class_limits(network, limit);
+    return ckpt_data_open("synthetic", network->model, limit, 0, &t->data, err);
+}
+
+/* *spent: the whole step. */
+static ckpt_code step(training *t, bool traced, ckpt_ns *spent, ckpt_err *err)
+{
+    float loss = 0;
+    CKPT_TRY(ckpt_data_fill(t->data, ckpt_executor_batch(t->executor, 0), t->input, err));
+    const ckpt_ns start = ckpt_clock_ns();
+    CKPT_TRY(ckpt_executor_step(t->executor, &loss, traced ? t->trace : NULL, err));
+    *spent = traced ? t->trace->time_ns : ckpt_clock_ns() - start;
+    return CKPT_OK;
+}
+
+static bool enough(const training *t, int done, ckpt_ns spent)
+{
+    const int wanted = t->s->options->steps;
+    return done >= t->stepped->room || (wanted > 0 ? done >= wanted : done >= STEPS && spent >= SHORT_NS);
+}
+
+/* Steps as users run them: on a GPU replayed. */
+static ckpt_code run_whole(training *t, ckpt_err *err)
+{
+    ckpt_ns spent = 0;
+    while (!enough(t, t->stepped->whole, spent)) {
+        CKPT_TRY(step(t, false, &t->stepped->whole_ns[t->stepped->whole], err));
+        spent += t->stepped->whole_ns[t->stepped->whole++];
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code run_traced(training *t, ckpt_err *err)
+{
+    const bool whole = t->stepped->whole == 0; /* on a CPU a traced step is one as users run it */
+    ckpt_ns spent = 0, all = 0;
+    while (!enough(t, t->stepped->timed, all)) {
+        CKPT_TRY(step(t, true, &spent, err));
+        if (whole) {
+            t->stepped->whole_ns[t->stepped->whole++] = spent;
+        }
+        ckpt_stepped_add(t->stepped, t->trace);
+        all += spent;
+    }
+    return CKPT_OK;
+}
+
+/* Without a recorder times are those between stamps of the device. */
+static void record(training *t)
+{
+    ckpt_err why = {0};
+    if (t->s->device->api->gpu && t->s->options->record &&
+        ckpt_recorder_open(&(ckpt_recorder_options){0}, &t->recorder, &why) != CKPT_OK) {
+        t->recorder = NULL;
+    }
+    ckpt_executor_trace_record(t->trace, t->recorder);
+}
+
+static ckpt_code run_steps(training *t, ckpt_err *err)
+{
+    ckpt_ns spent = 0;
+    CKPT_TRY(ckpt_executor_create(t->s->device, t->s->lowered, t->stepped->plan,
+                                  &(ckpt_executor_options){.record = true}, &t->executor, err));
+    CKPT_TRY(open_data(t, err));
+    CKPT_TRY(ckpt_executor_trace_create(t->executor, &t->arena, &t->trace, err));
+    for (int i = 0; i < WARMUP; i++) {
+        CKPT_TRY(step(t, !t->s->device->api->gpu, &spent, err));
+    }
+    CKPT_TRY(t->s->device->api->gpu ? run_whole(t, err) : CKPT_OK);
+    record(t);
+    return run_traced(t, err);
+}
+
+static ckpt_code train(stepping *s, const ckpt_plan *plan, ckpt_err *err)
+{
+    training t = {.s = s, .stepped = &s->stepped[s->count]};
+    const int room = s->options->steps > 0 ? s->options->steps : STEPS_MOST;
+    CKPT_TRY(ckpt_stepped_init(t.stepped, plan, room, s->out, err));
+    ckpt_arena_init(&t.arena);
+    const ckpt_code code = run_steps(&t, err);
+    ckpt_executor_destroy(t.executor);
+    ckpt_recorder_close(t.recorder);
+    ckpt_data_close(t.data);
+    ckpt_arena_fini(&t.arena);
+    s->count += code == CKPT_OK;
+    return code;
+}
+
+/* ---- the plans ---- */
+
+/* By the times of `graph`, which may be changed ones. */
+static ckpt_code make(const stepping *s, const ckpt_graph *graph, const char *strategy, ckpt_bytes budget,
+                      bool allow_inexact, ckpt_plan **plan, ckpt_err *err)
+{
+    const ckpt_plan_options options = {.budget_bytes = budget, .allow_inexact = allow_inexact};
+    CKPT_TRY(ckpt_plan_make(graph, strategy, &options, s->out, plan, err));
+    if ((*plan)->verdict == CKPT_FITS) {
+        (*plan)->algorithms = s->algorithms;
+        (*plan)->algorithms_count = s->algorithms_count;
+        CKPT_TRY(ckpt_plan_bind(*plan, s->lowered->graph, err));
+    }
+    return CKPT_OK;
+}
+
+static bool fits(const stepping *s, const ckpt_plan *plan)
+{
+    return plan->verdict == CKPT_FITS && (s->available == 0 || plan->static_bytes + plan->arena_bytes <= s->available);
+}
+
+/* Keep-all, or the lowest peak. */
+static ckpt_code make_first(const stepping *s, ckpt_plan **plan, ckpt_err *err)
+{
+    CKPT_TRY(make(s, s->lowered->graph, "keep-all", 0, false, plan, err));
+    if (!fits(s, *plan)) {
+        CKPT_TRY(make(s, s->lowered->graph, "auto", 1, false, plan, err));
+        CKPT_TRY(make(s, s->lowered->graph, "auto", (*plan)->min_budget_bytes, false, plan, err));
+    }
+    return CKPT_OK;
+}
+
+/* The same graph, in which way number k of every op that has so many takes next to nothing, and every other than the own
+ * way too long: the fastest plan runs it wherever something reads what it saves. *found: there is such an op. */
+static ckpt_code prefer_way(const stepping *s, int k, const ckpt_graph **preferring, bool *found, ckpt_err *err)
+{
+    enum { OWN_NS = 1000, OTHERS_NS = 1000 * 1000 };
+    const ckpt_graph *const graph = s->lowered->graph;
+    ckpt_graph *const made = CKPT_NEW(s->out, ckpt_graph, 1);
+    ckpt_graph_op *const op = ckpt_graph_copy_ops(graph, s->out);
+    if (made == NULL || op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a graph of %d ops", graph->op_count);
+    }
+    for (int o = 0; o < graph->op_count; o++) {
+        op[o].time_ns = OWN_NS;
+        for (int i = 0; i < op[o].variant_count; i++) {
+            op[op[o].first_variant + i].time_ns = i == k ? 1 : OTHERS_NS;
+        }
+        *found = *found || op[o].variant_count > k;
+    }
+    *made = *graph;
+    made->op = op;
+    *preferring = made;
+    return CKPT_OK;
+}
+
+/* The same graph, of which everything that may run again must: what recompute-all keeps, such as what leaves a block. */
+static ckpt_code demand_again(const stepping *s, const ckpt_graph **demanding, ckpt_err *err)
+{
+    ckpt_graph *const made = CKPT_NEW(s->out, ckpt_graph, 1);
+    ckpt_graph_op *const op = ckpt_graph_copy_ops(s->lowered->graph, s->out);
+    if (made == NULL || op == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a graph of %d ops", s->lowered->graph->op_count);
+    }
+    for (int o = 0; o < s->lowered->graph->op_count; o++) {
+        op[o].checkpoint = CKPT_UNSET;
+        op[o].policy = op[o].recompute ? CKPT_MUST_RECOMPUTE : CKPT_NO_POLICY;
+    }
+    *made = *s->lowered->graph;
+    made->op = op;
+    *demanding = made;
+    return CKPT_OK;
+}
+
+/* Trains by the plan where there is memory for it. Memory that is refused after all is no error. */
+static ckpt_code try_plan(stepping *s, const ckpt_plan *plan, ckpt_err *err)
+{
+    ckpt_err why = {0};
+    if (!fits(s, plan)) {
+        return CKPT_OK;
+    }
+    const ckpt_code code = train(s, plan, &why);
+    if (code != CKPT_OK && code != CKPT_NO_MEMORY) {
+        *err = why;
+        return code;
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code try_ways(stepping *s, ckpt_err *err)
+{
+    for (int k = 0; k < WAYS_MOST; k++) {
+        const ckpt_graph *preferring = NULL;
+        ckpt_plan *plan = NULL;
+        bool found = false;
+        CKPT_TRY(prefer_way(s, k, &preferring, &found, err));
+        if (!found) {
+            break;
+        }
+        CKPT_TRY(make(s, preferring, "auto", 0, true, &plan, err));
+        CKPT_TRY(try_plan(s, plan, err));
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code try_all(stepping *s, ckpt_err *err)
+{
+    ckpt_plan *first = NULL, *again = NULL;
+    CKPT_TRY(make_first(s, &first, err));
+    CKPT_TRY(try_plan(s, first, err));
+    if (s->count == 0) {
+        char wanted[CKPT_UNITS_TEXT], there[CKPT_UNITS_TEXT], why[160];
+        snprintf(why, sizeof why, "its plan of the lowest peak takes %s of memory, %s are free",
+                 ckpt_bytes_show(first->static_bytes + first->arena_bytes, wanted),
+                 ckpt_bytes_show(s->available, there));
+        say(s, why);
+        return CKPT_OK;
+    }
+    CKPT_TRY(make(s, s->lowered->graph, "recompute-all", 0, false, &again, err));
+    CKPT_TRY(try_plan(s, again, err));
+    const ckpt_graph *demanding = NULL;
+    CKPT_TRY(demand_again(s, &demanding, err));
+    CKPT_TRY(make(s, demanding, "flags", 0, false, &again, err));
+    CKPT_TRY(try_plan(s, again, err));
+    return try_ways(s, err);
+}
+
+/* ---- what there is ---- */
+
+/* Kilobytes behind a key of /proc/meminfo; 0: unknown. */
+static ckpt_bytes meminfo(const char *key)
+{
+    char line[128];
+    ckpt_bytes kilobytes = 0;
+    FILE *const file = fopen("/proc/meminfo", "r");
+    while (file != NULL && kilobytes == 0 && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            kilobytes = strtoll(line + strlen(key), NULL, 10);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return kilobytes;
+}
+
+/* For a plan: what is free on the device; of a CPU three quarters of what the system would give. */
+static ckpt_code find_memory(stepping *s, ckpt_err *err)
+{
+    ckpt_device_memory memory = {0};
+    CKPT_TRY(s->device->api->memory(s->device, &memory, err));
+    s->available = s->device->api->gpu ? memory.free : meminfo("MemAvailable:") / 4 * 3 * 1024;
+    return CKPT_OK;
+}
+
+/* Why there is no training step of this model; NULL: there is. */
+static const char *untrainable(const ckpt_network *network)
+{
+    for (int n = 0; n < network->node_count; n++) {
+        if (network->node[n].op->planned_only) {
+            return "an opaque layer cannot be run";
+        }
+    }
+    return network->loss_node < 0 ? "the model has no loss" : NULL;
+}
+
+static ckpt_code take_algorithms(stepping *s, const ckpt_profile *profile, ckpt_err *err)
+{
+    ckpt_layer_algorithms *const at = CKPT_NEW(s->out, ckpt_layer_algorithms, profile->row_count);
+    if (at == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "algorithms of %d layers", profile->row_count);
+    }
+    for (int i = 0; i < profile->row_count; i++) {
+        if (profile->row[i].algorithms[0] != '\0') {
+            at[s->algorithms_count++] = (ckpt_layer_algorithms){profile->row[i].layer, profile->row[i].algorithms};
+        }
+    }
+    s->algorithms = at;
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_profile_steps(ckpt_device *device, const ckpt_network *network,
+                             const ckpt_profile_steps_options *options, ckpt_arena *out, ckpt_profile *profile,
+                             ckpt_err *err)
+{
+    enum { PLANS_MOST = 3 + WAYS_MOST };
+    stepping s = {.device = device, .options = options, .out = out};
+    const char *const why = untrainable(network);
+    if (why != NULL) {
+        say(&s, why);
+        return CKPT_OK;
+    }
+    s.stepped = CKPT_NEW(out, ckpt_stepped, PLANS_MOST);
+    if (s.stepped == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the times of training steps");
+    }
+    CKPT_TRY(ckpt_network_lower(network, profile, NULL, out, &s.lowered, err));
+    CKPT_TRY(take_algorithms(&s, profile, err));
+    CKPT_TRY(find_memory(&s, err));
+    CKPT_TRY_WHILE(err, try_all(&s, err), "training steps to time layers in");
+    return s.count == 0 ? CKPT_OK : ckpt_profile_in_step(s.lowered, s.stepped, s.count, out, profile, err);
+}
