@@ -438,6 +438,53 @@ static void linear_allowances(void **unused)
 }
 
 /* Gradients added to existing values. */
+/* Products whose right matrix goes through the workspace in panels, and the same without memory for that. */
+static void wide_rows(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int64_t rows, inner, columns;
+        bool bias, adds;
+    } cases[] = {{70, 65, 1536, true, false}, {64, 130, 3072, false, true}, {65, 64, 2560, false, false}};
+    const ckpt_bytes limits[] = {-1, 400 << 10, 256 << 10};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int64_t M = cases[c].rows, K = cases[c].inner, N = cases[c].columns;
+        const tensor x = take_random(M * K, 0), w = take_random(K * N, 0), bias = take_random(N, 0);
+        const ckpt_dnn_matrix mx = ckpt_dnn_plain(M, K), mw = ckpt_dnn_plain(K, N), my = ckpt_dnn_plain(M, N);
+        for (size_t l = 0; l < sizeof limits / sizeof *limits; l++) {
+            ckpt_dnn *dnn = NULL;
+            ckpt_err err = {0};
+            CHECK_OK(ckpt_dnn_matmul(&mx, &mw, &my, cases[c].bias, cases[c].adds, threads, limits[l], &dnn, &err), err);
+            const ckpt_bytes bytes = ckpt_dnn_workspace(dnn);
+            const ckpt_bytes panel = K * 128 * (ckpt_bytes)sizeof(float);
+            assert_true(l == 2 ? bytes < panel : bytes >= panel);
+            assert_true(limits[l] < 0 || bytes <= limits[l]);
+            const tensor y = take_random(M * N, 1), scratch = take(bytes / 4 + 1, 0);
+            float *const before = malloc((size_t)(M * N) * sizeof *before);
+            assert_non_null(before);
+            memcpy(before, y.at, (size_t)(M * N) * sizeof *before);
+            CHECK_OK(ckpt_dnn_run(dnn, (const void *const[4]){x.at, w.at, y.at, cases[c].bias ? bias.at : NULL},
+                                  scratch.at, &err),
+                     err);
+            for (int64_t i = 0; i < M * N; i++) {
+                double sum = cases[c].bias ? (double)bias.at[i % N] : cases[c].adds ? (double)before[i] : 0;
+                for (int64_t k = 0; k < K; k++) {
+                    sum += (double)x.at[i / N * K + k] * (double)w.at[k * N + i % N];
+                }
+                CHECK(fabs(sum - (double)y.at[i]) < 1e-4, "case %zu, limit %zu, element %lld: %g, wanted %g", c, l,
+                      (long long)i, (double)y.at[i], sum);
+            }
+            free(before);
+            free(y.base);
+            free(scratch.base);
+            ckpt_dnn_destroy(dnn);
+        }
+        free(x.base);
+        free(w.base);
+        free(bias.base);
+    }
+}
+
 static void linear_adds(void **unused)
 {
     (void)unused;
@@ -802,6 +849,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear),
         cmocka_unit_test(linear_allowances),
+        cmocka_unit_test(wide_rows),
         cmocka_unit_test(linear_adds),
         cmocka_unit_test(conv2d),
         cmocka_unit_test(convolutions),
