@@ -44,11 +44,19 @@ ckpt_code ckpt_stepped_init(ckpt_stepped *stepped, const ckpt_plan *plan, int ro
 
 void ckpt_stepped_add(ckpt_stepped *stepped, const ckpt_trace *trace)
 {
-    ckpt_ns *const run = &stepped->run_ns[(size_t)stepped->timed * (size_t)stepped->plan->step_count];
+    ckpt_ns *const run = &stepped->run_ns[(size_t)stepped->next_timed * (size_t)stepped->plan->step_count];
     for (int i = 0; i < trace->event_count; i++) {
         run[trace->event[i].step] = trace->event[i].end_ns - trace->event[i].start_ns;
     }
-    stepped->timed++;
+    stepped->next_timed = (stepped->next_timed + 1) % stepped->room;
+    stepped->timed += stepped->timed < stepped->room;
+}
+
+void ckpt_stepped_add_whole(ckpt_stepped *stepped, ckpt_ns whole_ns)
+{
+    stepped->whole_ns[stepped->next_whole] = whole_ns;
+    stepped->next_whole = (stepped->next_whole + 1) % stepped->room;
+    stepped->whole += stepped->whole < stepped->room;
 }
 
 /* ---- which run belongs to which cell ---- */
@@ -302,46 +310,51 @@ static void take_cell(const cell *from, ckpt_timing *timing)
     if (from->samples == 0) {
         return;
     }
-    const ckpt_ns alone = timing->median_ns;
     if (timing->kernel_ns == 0 && from->median > 0) {
-        timing->roofline *= (double)alone / (double)from->median;
+        timing->roofline *= (double)timing->median_ns / (double)from->median;
     }
-    timing->alone_ns = alone;
+    timing->alone_ns = timing->alone_ns > 0 ? timing->alone_ns : timing->median_ns;
     timing->median_ns = from->median;
     timing->spread_ns = from->spread;
     timing->repeats = from->samples;
     timing->sample_ns = from->sample;
 }
 
-/* In proportion to the layer's own way, of which both times are known. */
-static void scale_way(const ckpt_timing *own, ckpt_timing *way)
+/* In proportion to the layer's own way, of which there are a time before and now. */
+static void scale_way(const ckpt_timing *before, const ckpt_timing *now, ckpt_timing *way)
 {
-    if (own->alone_ns <= 0) {
-        return;
+    if (before->median_ns > 0) {
+        const double ns = (double)way->median_ns * (double)now->median_ns / (double)before->median_ns;
+        *way = (ckpt_timing){.median_ns = (ckpt_ns)ns,
+                             .alone_ns = way->alone_ns > 0 ? way->alone_ns : way->median_ns,
+                             .flop = way->flop,
+                             .moved_bytes = way->moved_bytes};
     }
-    const ckpt_ns alone = way->median_ns;
-    const double ns = (double)alone * (double)own->median_ns / (double)own->alone_ns;
-    *way =
-        (ckpt_timing){.median_ns = (ckpt_ns)ns, .alone_ns = alone, .flop = way->flop, .moved_bytes = way->moved_bytes};
 }
 
 static ckpt_code take_ways(const joining *j, int r, ckpt_err *err)
 {
+    const ckpt_profile_row *const before = &j->profile->row[r];
     ckpt_profile_row *const row = &j->row[r];
     ckpt_profile_way *const way = CKPT_NEW(j->out, ckpt_profile_way, row->way_count);
+    int kept = 0;
     if (way == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d variants", row->way_count);
     }
-    for (int k = 0; k < row->way_count; k++) {
+    for (int k = 0; k < before->way_count; k++) {
         const cell *const from = &j->cell[j->first_cell[r] + OWN_CELLS + k];
-        way[k] = row->way[k];
+        const bool forward = before->way[k].direction == CKPT_DIRECTION_FORWARD;
+        way[kept] = before->way[k];
         if (from->samples > 0) {
-            take_cell(from, &way[k].timing);
+            take_cell(from, &way[kept].timing);
         } else {
-            scale_way(way[k].direction == CKPT_DIRECTION_FORWARD ? &row->forward : &row->backward, &way[k].timing);
+            scale_way(forward ? &before->forward : &before->backward, forward ? &row->forward : &row->backward,
+                      &way[kept].timing);
         }
+        kept += way[kept].timing.repeats > 0 || way[kept].timing.median_ns > 0;
     }
     row->way = way;
+    row->way_count = kept;
     return CKPT_OK;
 }
 
@@ -364,6 +377,7 @@ static void repeat_row(const ckpt_profile_row *from, ckpt_profile_row *row)
     row->update = from->update;
     row->recompute = from->recompute;
     row->way = from->way;
+    row->way_count = from->way_count;
 }
 
 static ckpt_code take_rows(const joining *j, ckpt_err *err)

@@ -11,17 +11,19 @@
 /* Training steps by one plan. */
 typedef struct ckpt_stepped {
     const ckpt_plan *plan; /* bound to the lowered graph */
-    ckpt_ns *run_ns;       /* [timed * plan->step_count + step of the plan]: how long it took */
-    int timed, room;       /* training steps of which that is known; for how many there is memory */
-    ckpt_ns *whole_ns;     /* lengths of whole steps, as users run them: the same ones, or others */
-    int whole;             /* how many, at most `room` */
+    int room;              /* for so many training steps; later ones take the place of the oldest */
+    ckpt_ns *run_ns;       /* [training step * plan->step_count + step of the plan]: how long it took */
+    int timed, next_timed;
+    ckpt_ns *whole_ns; /* lengths of whole steps, as users run them: of the same ones, or of others */
+    int whole, next_whole;
 } ckpt_stepped;
 
 /* Room for so many training steps. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_stepped_init(ckpt_stepped *stepped, const ckpt_plan *plan, int room, ckpt_arena *out,
                                           ckpt_err *err);
-/* Take the times of a measured trace of that plan. */
+/* Take the times of a measured trace of that plan; the length of a step. */
 void ckpt_stepped_add(ckpt_stepped *stepped, const ckpt_trace *trace);
+void ckpt_stepped_add_whole(ckpt_stepped *stepped, ckpt_ns whole_ns);
 
 /* Put times in the step into a profile of the layers of `lowered` alone, whose times become `alone_ns`.
  *
@@ -32,7 +34,8 @@ void ckpt_stepped_add(ckpt_stepped *stepped, const ckpt_trace *trace);
  * its layers' medians, so these are stretched to make that sum right: all rows and the overhead together give the median
  * of the first plan's whole steps. Times of runs again in the second plan are stretched to give that plan's, as far as that
  * is between half and twice as long: they pay for what a backward op no longer finds in the caches. Directions that no plan
- * runs keep their times. Of ways that no plan runs the time is in proportion to the layer's own.
+ * runs keep their times. Of ways that no plan runs the time is in proportion to the layer's own; those that never had any
+ * go.
  *
  * `profile` is changed, its rows are new. Errors: CKPT_NO_MEMORY, CKPT_BAD_INPUT (a layer that the profile does not
  * have). Cost: O(all runs of all steps + samples log samples). */

@@ -131,20 +131,39 @@ static ckpt_code read_roles(ckpt_profiling *profiling, ckpt_arena *out, ckpt_err
     return CKPT_OK;
 }
 
-/* first[n] = the first node that is the same layer as node n (n itself when it is new); counts the distinct ones. */
-static int find_distinct(const ckpt_profiling *profiling, int *first)
+/* The first node that is the same layer as node n: n itself when it is new. */
+static int find_first(const ckpt_profiling *profiling, const int *row_of, const ckpt_profile_row *row, int n)
+{
+    const ckpt_network *const network = profiling->lowered->network;
+    for (int m = 0; m < n; m++) {
+        if (profiling->role[m].forward && row[row_of[m]].same_as[0] == '\0' &&
+            same_layer(profiling, &network->node[n], &network->node[m])) {
+            return m;
+        }
+    }
+    return n;
+}
+
+/* A row for every node that runs (an alias does not), without what is measured. row_of[n]: of node n; -1: none. Gives the
+ * number of distinct layers. */
+static int write_rows(const ckpt_profiling *profiling, ckpt_profile_row *row, int *row_of, int *rows)
 {
     const ckpt_network *const network = profiling->lowered->network;
     int distinct = 0;
+    *rows = 0;
     for (int n = 0; n < network->node_count; n++) {
-        first[n] = n;
-        for (int m = 0; m < n && first[n] == n; m++) {
-            if (first[m] == m && profiling->role[m].forward &&
-                same_layer(profiling, &network->node[n], &network->node[m])) {
-                first[n] = m;
-            }
+        const ckpt_node *const node = &network->node[n];
+        row_of[n] = -1;
+        if (!profiling->role[n].forward) {
+            continue;
         }
-        distinct += profiling->role[n].forward && first[n] == n;
+        ckpt_profile_row *const mine = &row[*rows];
+        const int first = find_first(profiling, row_of, row, n);
+        *mine = (ckpt_profile_row){.layer = node->name, .op = node->op->name, .same_as = "", .algorithms = ""};
+        mine->same_as = first != n ? network->node[first].name : "";
+        count_bytes(profiling, node, mine);
+        row_of[n] = (*rows)++;
+        distinct += first == n;
     }
     return distinct;
 }
@@ -185,7 +204,6 @@ static ckpt_code measure_layer(ckpt_profiling *profiling, const ckpt_node *node,
 /* All but the kernels, which are listed once. */
 static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
 {
-    row->same_as = from->layer;
     row->algorithms = from->algorithms;
     row->forward = from->forward;
     row->backward = from->backward;
@@ -196,24 +214,21 @@ static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
     row->way_count = from->way_count;
 }
 
-static ckpt_code measure_all(ckpt_profiling *profiling, ckpt_profile_row *row, int *row_count, int *first, int *row_of,
+static ckpt_code measure_all(ckpt_profiling *profiling, ckpt_profile *made, ckpt_profile_row *row, int *row_of,
                              ckpt_err *err)
 {
     const ckpt_network *const network = profiling->lowered->network;
-    const int total = find_distinct(profiling, first);
+    const int total = write_rows(profiling, row, row_of, &made->row_count);
     const ckpt_ns start = ckpt_clock_ns();
-    int done = 0, rows = 0;
+    int done = 0;
     for (int n = 0; n < network->node_count; n++) {
         const ckpt_node *const node = &network->node[n];
-        if (!profiling->role[n].forward) {
-            continue; /* an alias runs nothing */
+        ckpt_profile_row *const mine = row_of[n] >= 0 ? &row[row_of[n]] : NULL;
+        if (mine == NULL) {
+            continue;
         }
-        ckpt_profile_row *const mine = &row[rows];
-        *mine = (ckpt_profile_row){.layer = node->name, .op = node->op->name, .same_as = "", .algorithms = ""};
-        count_bytes(profiling, node, mine);
-        row_of[n] = rows++;
-        if (first[n] != n) {
-            copy_measured(&row[row_of[first[n]]], mine);
+        if (mine->same_as[0] != '\0') {
+            copy_measured(ckpt_profile_find(made, mine->same_as), mine);
             continue;
         }
         CKPT_TRY_WHILE(err, measure_layer(profiling, node, row_of[n], mine, err), "profiling layer %s (%s)", node->name,
@@ -223,7 +238,6 @@ static ckpt_code measure_all(ckpt_profiling *profiling, ckpt_profile_row *row, i
             profiling->options.progress(profiling->options.context, done, total, ckpt_clock_ns() - start);
         }
     }
-    *row_count = rows;
     return CKPT_OK;
 }
 
@@ -273,16 +287,14 @@ static ckpt_code prepare(ckpt_profiling *profiling, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code take_tables(ckpt_profiling *profiling, int **first, int **row_of, ckpt_err *err)
+static ckpt_code take_tables(ckpt_profiling *profiling, int **row_of, ckpt_err *err)
 {
     const int nodes = profiling->lowered->network->node_count;
     profiling->chunk = CKPT_NEW(profiling->scratch, float, CKPT_BENCH_CHUNK);
     profiling->chunk16 = CKPT_NEW(profiling->scratch, uint16_t, CKPT_BENCH_CHUNK);
     profiling->sample = CKPT_NEW(profiling->scratch, int64_t, CKPT_PROFILE_REPEATS_MAX);
-    *first = CKPT_NEW(profiling->scratch, int, nodes);
     *row_of = CKPT_NEW(profiling->scratch, int, nodes);
-    if (profiling->chunk == NULL || profiling->chunk16 == NULL || profiling->sample == NULL || *first == NULL ||
-        *row_of == NULL) {
+    if (profiling->chunk == NULL || profiling->chunk16 == NULL || profiling->sample == NULL || *row_of == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", nodes);
     }
     return CKPT_OK;
@@ -290,13 +302,13 @@ static ckpt_code take_tables(ckpt_profiling *profiling, int **first, int **row_o
 
 static ckpt_code fill_profile(ckpt_profiling *profiling, ckpt_profile *made, ckpt_profile_row *row, ckpt_err *err)
 {
-    int *first = NULL, *row_of = NULL;
-    CKPT_TRY(take_tables(profiling, &first, &row_of, err));
+    int *row_of = NULL;
+    CKPT_TRY(take_tables(profiling, &row_of, err));
     CKPT_TRY(read_roles(profiling, profiling->scratch, err));
     CKPT_TRY(prepare(profiling, err));
     profiling->tuning.flush = profiling->flush;
     profiling->tuning.flush_bytes = profiling->flush_bytes;
-    CKPT_TRY(measure_all(profiling, row, &made->row_count, first, row_of, err));
+    CKPT_TRY(measure_all(profiling, made, row, row_of, err));
     ckpt_profile_note_end(profiling);
     made->flushed = profiling->flush != NULL;
     CKPT_TRY_WHILE(err, ckpt_profile_link(profiling->device, made, err), "measuring the link");
@@ -334,4 +346,99 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
         *profile = made;
     }
     return code;
+}
+
+/* As ops and ways state them; of a way that must be measured nobody knows it before. */
+static void state_workspaces(const ckpt_node *node, ckpt_profile_row *row)
+{
+    row->forward_workspace_bytes = node->forward_workspace_bytes;
+    row->backward_workspace_bytes = node->backward_workspace_bytes;
+    for (int i = 0; i < 2 * node->way_count; i++) { /* those of forward first, as they are measured */
+        const ckpt_way *const way = &node->way[i % node->way_count];
+        if (!way->measured && way->backward == (i >= node->way_count)) {
+            row->way[row->way_count++] =
+                (ckpt_profile_way){.direction = way->backward ? CKPT_DIRECTION_BACKWARD : CKPT_DIRECTION_FORWARD,
+                                   .name = way->name,
+                                   .workspace_bytes = way->workspace_bytes >= 0 ? way->workspace_bytes
+                                                      : way->backward           ? node->backward_workspace_bytes
+                                                                                : node->forward_workspace_bytes};
+        }
+    }
+}
+
+/* Of the way in which a step of a plan runs, where the row keeps it; NULL: an update, or no run of a layer. */
+static ckpt_bytes *workspace_at(const ckpt_lowered *lowered, const ckpt_step *step, ckpt_profile_row *row,
+                                const int *row_of)
+{
+    const ckpt_op_role *const role = step->kind == CKPT_RUN ? &lowered->op_role[step->target] : NULL;
+    if (role == NULL || role->task != CKPT_TASK_LAYER || role->phase == CKPT_UPDATE) {
+        return NULL;
+    }
+    ckpt_profile_row *const mine = &row[row_of[role->node]];
+    const bool backward = role->phase == CKPT_BACKWARD;
+    const ckpt_direction direction = backward ? CKPT_DIRECTION_BACKWARD : CKPT_DIRECTION_FORWARD;
+    if (step->variant == NULL) {
+        return backward ? &mine->backward_workspace_bytes : &mine->forward_workspace_bytes;
+    }
+    int k = 0;
+    while (k < mine->way_count &&
+           (mine->way[k].direction != direction || strcmp(mine->way[k].name, step->variant) != 0)) {
+        k++;
+    }
+    if (k == mine->way_count) { /* one that was measured: there is room for all ways of the node */
+        mine->way[mine->way_count++] = (ckpt_profile_way){.direction = direction, .name = step->variant};
+    }
+    return &mine->way[k].workspace_bytes;
+}
+
+static void plan_workspaces(const ckpt_lowered *lowered, const ckpt_plan *plan, ckpt_profile_row *row,
+                            const int *row_of)
+{
+    for (int s = 0; s < plan->step_count; s++) {
+        ckpt_bytes *const at = workspace_at(lowered, &plan->step[s], row, row_of);
+        if (at != NULL) {
+            *at = 0;
+        }
+    }
+    for (int i = 0; i < plan->allocation_count; i++) {
+        const ckpt_allocation *const a = &plan->allocation[i];
+        ckpt_bytes *const at = a->buffer < 0 ? workspace_at(lowered, &plan->step[a->from], row, row_of) : NULL;
+        if (at != NULL) {
+            const ckpt_op_role *const role = &lowered->op_role[plan->step[a->from].target];
+            *at =
+                a->bytes - (role->phase == CKPT_BACKWARD ? ckpt_staging_bytes(&lowered->network->node[role->node],
+                                                                              role->grad_in_adds, role->grad_param_adds)
+                                                         : 0);
+        }
+    }
+}
+
+ckpt_code ckpt_profile_outline(const ckpt_lowered *lowered, const ckpt_plan *plan, ckpt_arena *out,
+                               ckpt_profile **profile, ckpt_err *err)
+{
+    const ckpt_network *const network = lowered->network;
+    ckpt_profile *const made = CKPT_NEW(out, ckpt_profile, 1);
+    ckpt_profile_row *const row = CKPT_NEW(out, ckpt_profile_row, network->node_count);
+    int *const row_of = CKPT_NEW(out, int, network->node_count);
+    ckpt_profiling profiling = {.lowered = lowered, .out = out};
+    if (made == NULL || row == NULL || row_of == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", network->node_count);
+    }
+    CKPT_TRY(read_roles(&profiling, out, err));
+    *made = (ckpt_profile){.source = "", .recorder = "", .model = network->model->name, .row = row};
+    (void)write_rows(&profiling, row, row_of, &made->row_count);
+    for (int n = 0; n < network->node_count; n++) {
+        ckpt_profile_row *const mine = row_of[n] >= 0 ? &row[row_of[n]] : NULL;
+        if (mine == NULL) {
+            continue;
+        }
+        mine->way = CKPT_NEW(out, ckpt_profile_way, network->node[n].way_count);
+        if (mine->way == NULL) {
+            return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the variants of %s", mine->layer);
+        }
+        state_workspaces(&network->node[n], mine);
+    }
+    plan_workspaces(lowered, plan, row, row_of);
+    *profile = made;
+    return CKPT_OK;
 }

@@ -1,7 +1,9 @@
-/* Measures every distinct layer of a network on a device. The profiler knows layers and kernels; it knows no plan. */
+/* Measures every distinct layer of a network on a device. The profiler knows layers and kernels; of a plan it knows what
+ * each step is a run of. */
 #ifndef CKPT_PROFILER_PROFILER_H
 #define CKPT_PROFILER_PROFILER_H
 
+#include "core/formats/plan.h"
 #include "core/formats/profile.h"
 #include "cupti/recorder.h"
 #include "kernels/device.h"
@@ -43,6 +45,12 @@ enum { CKPT_PROFILE_REPEATS_MAX = 1000 };
 CKPT_MUST_USE ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered,
                                          const ckpt_profiler_options *options, ckpt_arena *out, ckpt_profile **profile,
                                          ckpt_err *err);
+
+/* The rows of the same profile before anything is measured: names, bytes, which layers are identical, their ways. Workspaces
+ * are those of `plan`, which must be bound to lowered->graph; of what it does not run those that the ops state. Errors:
+ * CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_profile_outline(const ckpt_lowered *lowered, const ckpt_plan *plan, ckpt_arena *out,
+                                             ckpt_profile **profile, ckpt_err *err);
 
 /* Open a recorder beside a device that is open and run a first piece of work under it. *device_bytes: how
  * much less memory the device has afterwards, other processes included; -1: the device does not tell. Errors: those of

@@ -1,5 +1,5 @@
-/* The checker and the simulator replay a plan. They know plans and graphs, and must know no strategy: ckpt-train links
- * only this part. */
+/* The checker and the simulator replay a plan. They know plans and graphs, and must know no strategy: who trains by a
+ * plan needs this part alone. */
 #ifndef CKPT_PLANNER_REPLAY_REPLAY_H
 #define CKPT_PLANNER_REPLAY_REPLAY_H
 

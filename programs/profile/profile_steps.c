@@ -93,8 +93,10 @@ static ckpt_code run_whole(training *t, ckpt_err *err)
 {
     ckpt_ns spent = 0;
     while (!enough(t, t->stepped->whole, spent)) {
-        CKPT_TRY(step(t, false, &t->stepped->whole_ns[t->stepped->whole], err));
-        spent += t->stepped->whole_ns[t->stepped->whole++];
+        ckpt_ns one = 0;
+        CKPT_TRY(step(t, false, &one, err));
+        ckpt_stepped_add_whole(t->stepped, one);
+        spent += one;
     }
     return CKPT_OK;
 }
@@ -106,7 +108,7 @@ static ckpt_code run_traced(training *t, ckpt_err *err)
     while (!enough(t, t->stepped->timed, all)) {
         CKPT_TRY(step(t, true, &spent, err));
         if (whole) {
-            t->stepped->whole_ns[t->stepped->whole++] = spent;
+            ckpt_stepped_add_whole(t->stepped, spent);
         }
         ckpt_stepped_add(t->stepped, t->trace);
         all += spent;

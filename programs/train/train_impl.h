@@ -7,6 +7,7 @@
 #include "executor/executor.h"
 #include "executor/run/step_report.h"
 #include "executor/setup/footprint.h"
+#include "profiler/in_step.h"
 #include "programs/train/event_log.h"
 #include "programs/train/loss_log.h"
 #include "programs/train/train_request_impl.h"
@@ -24,6 +25,12 @@ typedef struct ckpt_train_score {
     double sum;
     int64_t right, counted;
 } ckpt_train_score;
+
+/* By the times of this run: its plan, and a new one under the same budget. */
+typedef struct ckpt_train_new_plan {
+    bool made;
+    ckpt_ns old_ns, new_ns;
+} ckpt_train_new_plan;
 
 typedef struct ckpt_training {
     ckpt_train_options options;
@@ -44,7 +51,10 @@ typedef struct ckpt_training {
     ckpt_loader *loader;          /* of `data`, for training */
     uint64_t first_batch;         /* of `data`, of micro-batch 0 of rank 0 */
     ckpt_trace *trace;            /* NULL: no step is traced */
-    const ckpt_trace *predicted;  /* from --profile; NULL: none was given */
+    const ckpt_profile *profile;  /* --profile; NULL: none was given */
+    const ckpt_trace *predicted;  /* by it; NULL likewise */
+    ckpt_stepped stepped;         /* for --reprofile; no room: it was not given */
+    ckpt_train_new_plan new_plan; /* what it found */
     ckpt_recorder *recorder;      /* of a GPU's last step, while it runs */
     ckpt_footprint start, end;    /* of the device's memory, when set-up is done and when training is */
     void **input;                 /* [micro-batch * input_count + input]; NULL: not wanted */
@@ -134,6 +144,17 @@ CKPT_MUST_USE ckpt_code ckpt_train_generate(ckpt_training *training, ckpt_err *e
 
 /* Writes the trace of the last step, if one is wanted. */
 CKPT_MUST_USE ckpt_code ckpt_train_write_trace(ckpt_training *training, ckpt_err *err);
+
+/* ---- train_profile.c: --reprofile; without it nothing happens ---- */
+
+/* Makes room for the times of the latest steps; a training of several ranks is refused. */
+CKPT_MUST_USE ckpt_code ckpt_train_open_times(ckpt_training *training, ckpt_err *err);
+/* Keeps those of the step that was done just now: whole_ns < 0: it was not as users run it. Allocates nothing. */
+void ckpt_train_keep_times(ckpt_training *training, uint64_t step, bool traced, ckpt_ns whole_ns);
+/* Writes the profile and plans by it. */
+CKPT_MUST_USE ckpt_code ckpt_train_write_profile(ckpt_training *training, ckpt_err *err);
+void ckpt_train_say_new_plan(const ckpt_training *training, ckpt_text *text);
+void ckpt_train_new_plan_json(const ckpt_training *training, ckpt_json_writer *w);
 
 /* ---- train_open.c ---- */
 

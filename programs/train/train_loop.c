@@ -64,9 +64,12 @@ static ckpt_code do_step(ckpt_training *training, uint64_t step, ckpt_err *err)
     close_recorder(training);
     CKPT_TRY(code);
     training->done++;
-    if (!traced || !training->device->api->gpu) {
-        training->time[training->times++ % CKPT_TIMES_KEPT] = traced ? training->trace->time_ns : spent;
+    const bool usual = !traced || !training->device->api->gpu;
+    const ckpt_ns whole = traced ? training->trace->time_ns : spent;
+    if (usual) {
+        training->time[training->times++ % CKPT_TIMES_KEPT] = whole;
     }
+    ckpt_train_keep_times(training, step, traced, usual ? whole : -1);
     return CKPT_OK;
 }
 

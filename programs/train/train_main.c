@@ -51,13 +51,12 @@ static ckpt_code predict(ckpt_training *training, ckpt_err *err)
     if (options->profile == NULL || training->rank > 0) {
         return CKPT_OK;
     }
-    const ckpt_profile *profile = NULL;
-    CKPT_TRY(ckpt_profile_read(options->profile, arena, &profile, err));
-    CKPT_TRY(ckpt_train_check_profile(profile, training->device, err));
+    CKPT_TRY(ckpt_profile_read(options->profile, arena, &training->profile, err));
+    CKPT_TRY(ckpt_train_check_profile(training->profile, training->device, err));
     const ckpt_device_model *device = NULL; /* gives the times of layers that the profile lacks */
     CKPT_TRY(ckpt_device_model_find(options->gpu ? "h200" : "cpu", arena, &device, err));
     const ckpt_lowered *lowered = NULL;
-    CKPT_TRY(ckpt_network_lower(training->lowered->network, profile, device, arena, &lowered, err));
+    CKPT_TRY(ckpt_network_lower(training->lowered->network, training->profile, device, arena, &lowered, err));
     ckpt_graph graph = *lowered->graph;
     if (!graph.has_link) { /* copies of a CPU are not predicted */
         graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_MAX;
@@ -118,6 +117,7 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
     CKPT_TRY(ckpt_footprint_read(training->device, training->plan->static_bytes, training->plan->arena_bytes,
                                  &training->end, err));
     CKPT_TRY(ckpt_train_write_trace(training, err));
+    CKPT_TRY(ckpt_train_write_profile(training, err));
     CKPT_TRY(export_weights(training, err));
     CKPT_TRY(ckpt_loss_log_close(&training->log, err));
     CKPT_TRY(ckpt_event_log_close(&training->events, err));

@@ -124,7 +124,8 @@ ckpt_code ckpt_train_open_executor(ckpt_training *training, ckpt_err *err)
 static ckpt_code open_trace(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
 {
     ckpt_device *const device = training->device;
-    if (device->api->gpu && training->trace_path == NULL && training->options.profile == NULL) {
+    const ckpt_train_options *const options = &training->options;
+    if (device->api->gpu && training->trace_path == NULL && options->profile == NULL && options->reprofile == NULL) {
         return CKPT_OK;
     }
     CKPT_TRY(ckpt_executor_trace_create(training->executor, &training->arena, &training->trace, err));
@@ -166,15 +167,14 @@ static ckpt_code init(ckpt_training *training, ckpt_err *err)
 /* What is written must replace neither what is read nor another output; a state may replace the one that it continues. */
 static ckpt_code check_outputs(const ckpt_training *training, ckpt_err *err)
 {
-    enum { OUTPUT = 5, STATE = 8 }; /* the first of them */
+    enum { OUTPUT = 5, STATE = 9 }; /* the first of them */
     const ckpt_train_options *const o = &training->options;
     const struct {
         const char *option, *path;
-    } file[] = {{"the model", o->model},   {"--plan", o->plan},
-                {"--profile", o->profile}, {"--init", o->init},
-                {"--resume", o->resume},   {"--trace", training->trace_path},
-                {"--log", o->log},         {"--export", o->export},
-                {"--save", o->save},       {"--save-best", o->save_best}};
+    } file[] = {{"the model", o->model}, {"--plan", o->plan},          {"--profile", o->profile},
+                {"--init", o->init},     {"--resume", o->resume},      {"--trace", training->trace_path},
+                {"--log", o->log},       {"--export", o->export},      {"--reprofile", o->reprofile},
+                {"--save", o->save},     {"--save-best", o->save_best}};
     for (size_t w = OUTPUT; w < sizeof file / sizeof file[0]; w++) {
         const char *of = ckpt_data_reads(training->data, file[w].path)         ? "--data"
                          : ckpt_data_reads(training->validation, file[w].path) ? "--validate"
@@ -207,6 +207,9 @@ static ckpt_code probe(ckpt_training *training, ckpt_err *err)
     }
     if (options->save_best != NULL) {
         CKPT_TRY(ckpt_file_probe(options->save_best, err));
+    }
+    if (options->reprofile != NULL) {
+        CKPT_TRY(ckpt_file_probe(options->reprofile, err));
     }
     if (options->tensorboard != NULL) {
         CKPT_TRY(ckpt_event_log_open(&training->events, options->tensorboard, err));
@@ -241,5 +244,6 @@ ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ck
     CKPT_TRY(open_data(training, err));
     CKPT_TRY(ckpt_train_find_trace(training, err));
     CKPT_TRY(open_trace(training, cli, err));
+    CKPT_TRY(ckpt_train_open_times(training, err));
     return probe(training, err);
 }

@@ -38,6 +38,9 @@ const ckpt_cli_option ckpt_train_option_table[] = {
      "write the measured trace of the last step; - is standard output, which then has nothing else"},
     {"profile", 0, "FILE",
      "compare the last step with this profile of the model and device: layers, phases, idle time"},
+    {"reprofile", 0, "FILE",
+     "write a profile with the times of this run, of --profile's layers where there is one, and say what a new plan "
+     "saves"},
     {"no-cupti", 0, NULL, "on a GPU: time the traced step by events alone, even where CUPTI could record it"},
     {"log", 0, "FILE",
      "write step, loss, loss as a hexadecimal float, validation and accuracy as CSV; a resumed run continues its log"},
@@ -76,10 +79,10 @@ static int check_kind(const ckpt_cli *cli, ckpt_train_options *options)
     const struct {
         bool given;
         const char *name;
-    } trains[] = {{options->save != NULL, "save"},         {options->log != NULL, "log"},
-                  {options->trace != NULL, "trace"},       {options->tensorboard != NULL, "tensorboard"},
-                  {options->validate != NULL, "validate"}, {options->export != NULL, "export"},
-                  {options->steps >= 0, "steps"}},
+    } trains[] = {{options->save != NULL, "save"},           {options->log != NULL, "log"},
+                  {options->trace != NULL, "trace"},         {options->tensorboard != NULL, "tensorboard"},
+                  {options->validate != NULL, "validate"},   {options->export != NULL, "export"},
+                  {options->reprofile != NULL, "reprofile"}, {options->steps >= 0, "steps"}},
       validates[] = {{options->validate_every > 0, "validate-every"},
                      {options->validate_batches > 0, "validate-batches"},
                      {options->save_best != NULL, "save-best"},
@@ -159,6 +162,7 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         {"reserve", .text = &options->reserve},
         {"trace", .text = &options->trace},
         {"profile", .text = &options->profile},
+        {"reprofile", .text = &options->reprofile},
         {"log", .text = &options->log},
         {"save", .text = &options->save},
         {"resume", .text = &options->resume},
@@ -231,11 +235,12 @@ int ckpt_train_parse(ckpt_cli *cli, ckpt_train_options *options)
         return kept;
     }
     if (ckpt_train_is_dash(options->save) || ckpt_train_is_dash(options->log) ||
-        ckpt_train_is_dash(options->save_best)) {
+        ckpt_train_is_dash(options->save_best) || ckpt_train_is_dash(options->reprofile)) {
         return 1 + ckpt_cli_usage(cli, "--%s needs a file, which - is not",
-                                  ckpt_train_is_dash(options->save)  ? "save"
-                                  : ckpt_train_is_dash(options->log) ? "log"
-                                                                     : "save-best");
+                                  ckpt_train_is_dash(options->save)        ? "save"
+                                  : ckpt_train_is_dash(options->log)       ? "log"
+                                  : ckpt_train_is_dash(options->save_best) ? "save-best"
+                                                                           : "reprofile");
     }
     if (ckpt_train_is_dash(options->trace) && options->json) {
         return 1 + ckpt_cli_usage(cli, "only one of --trace - and --json can have standard output");

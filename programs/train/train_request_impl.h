@@ -9,7 +9,8 @@
 #include "programs/cli/cli.h"
 
 typedef struct ckpt_train_options {
-    const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *log, *save, *resume;
+    const char *model, *plan, *data, *dtype, *device, *budget, *reserve, *trace, *profile, *reprofile, *log, *save,
+        *resume;
     const char *validate, *save_best, *tensorboard, *prompt, *temperature_text, *optimizer, *lr, *schedule;
     const char *init, *export, *export_as;
     ckpt_dtype export_dtype; /* from `export_as` */

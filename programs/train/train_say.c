@@ -310,6 +310,7 @@ static ckpt_code say_end_json(ckpt_training *training, const char *weights, ckpt
     json_launches(training, &w);
     json_ranks(training, &w);
     json_evaluation(training, &w);
+    ckpt_train_new_plan_json(training, &w);
     if (held) {
         ckpt_step_report_json(&report, training->options.profile, training->trace->recorder, "against", &w);
     }
@@ -323,5 +324,6 @@ ckpt_code ckpt_train_say_end(ckpt_training *training, const char *weights, ckpt_
         return say_end_json(training, weights, text, err);
     }
     say_end_text(training, weights, text);
+    ckpt_train_say_new_plan(training, text);
     return say_against(training, text, err);
 }

@@ -67,7 +67,7 @@ static ckpt_stepped make_steps(made *m, const ckpt_plan *plan, int again, ckpt_n
         }
         const ckpt_trace trace = {.event = event, .event_count = plan->step_count};
         ckpt_stepped_add(&stepped, &trace);
-        stepped.whole_ns[stepped.whole++] = now + OUTSIDE_NS / 2;
+        ckpt_stepped_add_whole(&stepped, now + OUTSIDE_NS / 2);
     }
     return stepped;
 }

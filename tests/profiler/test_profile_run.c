@@ -179,6 +179,64 @@ static void plans_from_a_profile_run(void **state)
     }
 }
 
+/* What a profile says without measuring: all but times and algorithms, and the workspaces that the plan has. */
+static void outlines_have_what_is_not_measured(void **state)
+{
+    static const char *const file[] = {"tests/models/resnet-small.json", "tests/models/no-library.json"};
+    for (size_t m = 0; m < sizeof file / sizeof file[0]; m++) {
+        test_train t;
+        test_train_open(&t, file[m], "");
+        const ckpt_profile *const wanted = profile_of(&t, &(ckpt_profiler_options){.repeats = 3});
+        const ckpt_plan *const plan = test_train_plan(&t, "keep-all", 0);
+        ckpt_profile *found = NULL;
+        ckpt_err err = {0};
+        CHECK_OK(ckpt_profile_outline(t.lowered, plan, &t.arena, &found, &err), err);
+        assert_string_equal(found->model, wanted->model);
+        assert_int_equal(found->row_count, wanted->row_count);
+        for (int r = 0; r < wanted->row_count; r++) {
+            const ckpt_profile_row *const a = &found->row[r], *const b = &wanted->row[r];
+            assert_string_equal(a->layer, b->layer);
+            assert_string_equal(a->op, b->op);
+            assert_string_equal(a->same_as, b->same_as);
+            assert_true(a->output_bytes == b->output_bytes && a->saved_bytes == b->saved_bytes &&
+                        a->parameter_bytes == b->parameter_bytes && a->gradient_bytes == b->gradient_bytes &&
+                        a->optimizer_bytes == b->optimizer_bytes);
+            assert_true(a->forward.repeats == 0 && a->forward.median_ns == 0);
+            assert_int_equal(a->way_count, b->way_count);
+            for (int k = 0; k < a->way_count; k++) {
+                assert_string_equal(a->way[k].name, b->way[k].name);
+                assert_int_equal(a->way[k].direction, b->way[k].direction);
+            }
+        }
+        for (int s = 0; s < plan->step_count; s++) {
+            const ckpt_op_role *const role =
+                plan->step[s].kind == CKPT_RUN ? &t.lowered->op_role[plan->step[s].target] : NULL;
+            if (role == NULL || role->phase != CKPT_FORWARD) {
+                continue;
+            }
+            ckpt_bytes has = 0;
+            for (int i = 0; i < plan->allocation_count; i++) {
+                const ckpt_allocation *const a = &plan->allocation[i];
+                has += a->buffer < 0 && a->from == s ? a->bytes : 0;
+            }
+            assert_int_equal(row_of(found, t.network->node[role->node].name)->forward_workspace_bytes, has);
+        }
+        test_train_close(&t);
+    }
+}
+
+typedef struct outlining {
+    const test_train *t;
+    const ckpt_plan *plan;
+} outlining;
+
+static ckpt_code call_outline(void *context, ckpt_arena *arena, ckpt_err *err)
+{
+    const outlining *const o = context;
+    ckpt_profile *profile = NULL;
+    return ckpt_profile_outline(o->t->lowered, o->plan, arena, &profile, err);
+}
+
 typedef struct profiling {
     test_train *t;
 } profiling;
@@ -196,6 +254,8 @@ static void every_allocation_may_fail(void **state)
     test_train t;
     test_train_open(&t, "tests/models/no-library.json", "");
     assert_true(ckpt_test_starve_arena(run_profile, &(profiling){&t}) > 0);
+    outlining o = {&t, test_train_plan(&t, "keep-all", 0)};
+    assert_true(ckpt_test_starve_arena(call_outline, &o) > 0);
     test_train_close(&t);
 }
 
@@ -206,6 +266,7 @@ int main(void)
         cmocka_unit_test(rows_say_what_is_computed),
         cmocka_unit_test(wanted_gradients_tell_layers_apart),
         cmocka_unit_test(plans_from_a_profile_run),
+        cmocka_unit_test(outlines_have_what_is_not_measured),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,9 @@ evaluated() { sed -n "s/.*\"weights_sha256\": \"\([0-9a-f]*\)\".*\"evaluation\":
     fail "--evaluate: $(cat evaluated1.json evaluated4.json)"
 [ "$(evaluated evaluated1.json | cut -d' ' -f1)" = "$(weights one4.txt)" ] || fail "--evaluate changed the weights"
 
+refuse_on 4 2 "a profile is of the whole network on one rank, and this plan is of 4 ranks" \
+    "$train" --plan four4.json --steps 2 --reprofile r.json "$resnet"
+
 # A stage dies: one line on every other, and the state is good.
 start 4 "$train" --plan four4.json --steps 1000000 --seed 5 --save killed.state --save-every 1 --log killed.csv "$resnet"
 wait_rows killed.csv 4

@@ -177,6 +177,47 @@ sed 's/"output_bytes": *16384/"output_bytes": 8192/' profile.json > half.profile
 cmp -s profile.json half.profile.json && fail "the profile has no output of 16384 bytes"
 refuse 2 "profile this model" "$train" "${small[@]}" --plan part.json --profile half.profile.json "$model"
 
+# The times of a run as a profile, alone and on top of another; what runs is the same.
+"$train" "${small[@]}" --plan part.json --data text:text.txt --steps 6 --seed 4 --reprofile again.json "$model" > again.txt || fail "--reprofile"
+[ "$(grep sha256 all.txt)" = "$(grep sha256 again.txt)" ] || fail "--reprofile: other weights"
+grep -q "^planned again   in .* by again.json: .*" again.txt || fail "--reprofile says nothing of a new plan: $(cat again.txt)"
+"$train" "${small[@]}" --plan part.json --steps 6 --profile profile.json --reprofile both.json --json "$model" > both.result.json ||
+    fail "--reprofile on top of --profile"
+for of in again both; do
+    "$plan" "${small[@]}" --profile $of.json --strategy keep-all -o replanned.json "$model" > plan.txt || fail "a plan by $of.json"
+    "$train" "${small[@]}" --plan replanned.json --profile $of.json --steps 1 "$model" > /dev/null || fail "training by $of.json"
+done
+python3 - again.json both.json profile.json part.json both.result.json <<'EOF' || fail "--reprofile: wrong profiles"
+import json, sys
+again, both, profile, plan, result = (json.load(open(path)) for path in sys.argv[1:])
+assert [r["layer"] for r in again["layers"]] == [r["layer"] for r in profile["layers"]]
+same = lambda p: [(r["op"], r.get("same_as"), *(r[k] for k in r if k.endswith("_bytes") and "workspace" not in k)) for r in p["layers"]]
+assert same(again) == same(profile) == same(both)
+for made in again, both:
+    step = made["step"]
+    assert step["time"]["repeats"] == 5, step  # all but the first
+    assert made["machine"]["device"] == profile["machine"]["device"] and made["machine"]["command"].startswith("ckpt-train")
+    assert 0 <= step["overhead_ns"] < step["time"]["median_ns"]
+runs = [s for s in plan["steps"] if "run" in s]
+again_layers = {s["run"].rsplit("/", 1)[0] for s in runs if s.get("again")}
+timed = {r["layer"] for r in again["layers"] if "recompute" in r}
+twins = {r.get("same_as") or r["layer"] for r in again["layers"] if r["layer"] in again_layers}
+assert again_layers and timed == {r["layer"] for r in again["layers"] if (r.get("same_as") or r["layer"]) in twins}, timed
+assert all("recompute" in r for r in both["layers"] if "recompute" in next(q for q in profile["layers"] if q["layer"] == r["layer"]))
+# 40 rows of the base keep what layers alone take; without a base nobody knows it
+assert any(r["forward"].get("alone_ns", 0) > 0 for r in both["layers"]) and "alone_ns" not in json.dumps(again["layers"])
+found = result["reprofile"]
+assert found["file"] == "both.json" and 0 < found["new_plan_ns"] <= found["this_plan_ns"], found
+EOF
+"$train" "${small[@]}" --plan part.json --steps 0 --reprofile none.json "$model" > /dev/null || fail "--reprofile of no step"
+[ ! -e none.json ] || fail "--reprofile wrote a profile of no step"
+"$plan" "${small[@]}" --threads 2 --micro-batches 2 --strategy keep-all -o two.plan.json "$model" > /dev/null || fail "micro-batches"
+"$train" "${small[@]}" --plan two.plan.json --steps 3 --reprofile two.json "$model" > /dev/null || fail "--reprofile of micro-batches"
+"$plan" "${small[@]}" --profile two.json "$model" > /dev/null || fail "a plan by a profile of micro-batches"
+refuse 2 "would replace the file of --profile" "$train" "${small[@]}" --plan part.json --profile profile.json --reprofile profile.json "$model"
+refuse 2 "needs a file, which - is not" "$train" "${small[@]}" --plan part.json --reprofile - "$model"
+refuse 2 "there is nothing for --reprofile" "$train" "${small[@]}" --plan part.json --evaluate 1 --reprofile r.json "$model"
+
 # Refusals.
 refuse 2 "batch" "$train" --set batch=3 --set tokens=32 --set hidden=32 --set blocks=3 --set heads=2 --threads 2 \
     --plan part.json "$model"
