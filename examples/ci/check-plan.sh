@@ -2,10 +2,10 @@
 # The steps of memory-plan.yml, for any machine that has ckpt and git. Files go to memory-plan/.
 #
 #   check-plan.sh lock           is $PLAN what the planner gives for $MODEL, and does it fit?
-#   check-plan.sh compare REF    is $PLAN within $LIMITS of REF's? Also as JUnit and as a page
+#   check-plan.sh compare REF    is $PLAN within $LIMITS of REF's, of a changed model too? Also as JUnit and as a page
 #   check-plan.sh draw           what is in memory when, as a page and a picture
 #
-# Exit codes are those of ckpt-plan and ckpt-compare: 0 fine, 1 the gate says no, 2 and 3 the question could not be asked.
+# Exit codes are those of ckpt-plan and ckpt-compare: 0 fine, 1 the gate says no; 2, 3 and 4: the question could not be asked.
 set -euo pipefail
 model=${MODEL:-model.json} plan=${PLAN:-plan.json} limits=${LIMITS:-peak=0,step_time=3%,recompute=5%}
 out=memory-plan

@@ -301,7 +301,9 @@ int main(int argc, char **argv)
         .option = options,
         .example = examples,
         .status = "0 within limits, 1 a limit exceeded (with --exit-code: anything worse), 2 bad usage or input,\n"
-                  "3 not comparable: another model, batch, dtype, device, threads or source of costs; see --force",
+                  "3 no memory, 4 not comparable: another network, device, number of threads or source of costs; see "
+                  "--force. A changed\n"
+                  "model is compared layer by layer",
         .argc = argc,
         .argv = argv};
     ckpt_arena arena;

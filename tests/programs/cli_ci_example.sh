@@ -92,6 +92,21 @@ grep -q '| \*\*step time\*\* |' "$work/summary.md" || fail "$(cat "$work/summary
 grep -q '<failure' memory-plan.last/compare.xml || fail "no failure in JUnit's file"
 grep -q 'recompute' "$work/said-1" || fail "it does not say which layers: $(cat "$work/said-1")"
 
+git checkout -qb changed main
+sed -i 's/"batch": 4/"batch": 6/; s/{ "name": "out", "op": "linear"/{ "name": "drop3", "op": "dropout", "p": 0.1 }, &/' model.json
+plan --budget 70%
+save "a larger batch and added dropouts, planned again"
+pull 0 1
+grep -q '^::error file=plan.json,title=--max-increase .*budget: .*model: 30 layers → 32 layers: 2 added' "$work/said-1" ||
+    fail "a changed model: $(cat "$work/said-1")"
+grep -q 'drop3.* added' "$work/said-1" && ! grep -q 'not comparable' "$work/said-1" || fail "$(cat "$work/said-1")"
+sed -i 's/"batch": 6/"batch": 4/' model.json
+plan --budget 299MB
+sed -i 's/LIMITS=.*/LIMITS="peak=100%,step_time=100%,recompute=1000%"/' "$work/environment"
+save "limits that allow it"
+pull 0 0
+sed -i 's/LIMITS=.*/LIMITS="peak=0,step_time=3%,recompute=5%"/' "$work/environment"
+
 git checkout -qb better main
 plan --budget 70% --effort 2
 save "the same budget, looked at harder"
@@ -108,4 +123,4 @@ grep -q "has no plan.json" "$work/said-1" || fail "$(cat "$work/said-1")"
 status=0
 (. "$work/environment" && ci/check-plan.sh compare origin/nowhere) >"$work/said" 2>&1 || status=$?
 [ $status = 2 ] && grep -q "origin/nowhere is not here" "$work/said" || fail "exit $status: $(cat "$work/said")"
-echo "five pull requests through the workflow's steps"
+echo "six pull requests through the workflow's steps"

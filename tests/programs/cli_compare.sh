@@ -84,11 +84,13 @@ python3 - words <<'P' || fail "decisions and contributors"
 import json, sys
 layers, recompute, peak = open(sys.argv[1]).read().split()
 d = json.load(open("both.json"))["differences"][0]
-assert len(d["decisions"]) == int(layers) > 3, d["decisions"]
-assert sum(x["again_ns"] for x in d["decisions"]) == int(recompute) > 0
-assert sum(g["again_ns"] for g in d["decision_groups"]) == int(recompute)
-assert sum(g["count"] for g in d["decision_groups"]) == int(layers)
-assert len(d["decision_groups"]) < int(layers), d["decision_groups"]
+decided = [x for x in d["layers"] if x.get("base") != x.get("new")]
+assert len(decided) == int(layers) > 3, d["layers"]
+for part in "layers", "layer_groups":
+    assert sum(x.get("recompute_ns", 0) for x in d[part]) == int(recompute) > 0
+    assert sum(x.get("peak_bytes", 0) for x in d[part]) == int(peak)
+assert sum(g["count"] for g in d["layer_groups"]) == len(d["layers"])
+assert len(d["layer_groups"]) < int(layers), d["layer_groups"]
 assert sum(c["new_bytes"] - c["base_bytes"] for c in d["contributors"]) == int(peak) < 0
 changes = [abs(c["new_bytes"] - c["base_bytes"]) for c in d["contributors"]]
 assert changes == sorted(changes, reverse=True)
@@ -118,7 +120,7 @@ expect 0 "within limits; the same" --max step_time=72ms all.json copy.json
 expect 1 "1 limit exceeded (step time); the same" --max step_time=71999us all.json copy.json
 has "step time 72.0 ms, 1.00 us more than --max step_time=71999us allows" "it is not more than in BASE"
 
-# 6 other models, batches, types of number, devices, threads, costs: all plans of one small network
+# 6 other networks, devices, threads, costs: all plans of one small network
 cat >small.json <<'M'
 { "format": "ckpt-model/1", "name": "small", "vars": { "batch": 32, "hidden": 64 },
   "inputs": [ { "name": "x", "shape": ["batch", "hidden"] }, { "name": "labels", "shape": ["batch"], "dtype": "int32" } ],
@@ -137,23 +139,18 @@ edit small.plan other.plan 'd["graph"]["name"] = "large"'
 edit small.plan profile.plan 'd["costs"] = "profile a/p.json"
 for o in d["graph"]["ops"]: o["time_ns"] += 1'
 edit small.plan moved.plan 'd["costs"] = "profile b/p.json"'
-expect 3 "not comparable: another model (large, not small)" small.plan other.plan
-expect 3 "not comparable: another batch (16.6 kB of inputs, not 8.32 kB of inputs)" small.plan batch.plan
-plan small.json -m 2 -o twice.plan
+edit small.plan alien.plan 'd["layers"] = {"x." + k: v for k, v in d["layers"].items()}'
+expect 4 "not comparable: another model (large, not small)" small.plan other.plan
+expect 4 "not comparable: other layers (x.h.0.up and 13 more, not h.0.up and 13 more)" small.plan alien.plan
 plan small.json --replicas 2 -o two.plan
-plan small.json --replicas 4 -o four.plan
-expect 3 "not comparable: another scheme (2 micro-batches, not one batch on one rank)" small.plan twice.plan
-expect 3 "not comparable: another scheme (1 micro-batch, 4 replicas, not 1 micro-batch, 2 replicas)" two.plan four.plan
 expect 0 "the same" two.plan two.plan
-expect 3 "not comparable: another graph (1.59 MB of weights, not 400 kB of weights)" small.plan hidden.plan
-expect 3 "not comparable: another dtype (bfloat16, not float32)" gpu.plan half.plan
-expect 3 "not comparable: other threads (2, not 1)" small.plan threads.plan
-expect 3 "not comparable: another graph (no h.2.down/grad, not 8.19 kB of h.2.down/grad), another device (a GPU, not the CPU), other costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
-expect 3 "not comparable: other costs (profile a/p.json, not roofline of cpu)" small.plan profile.plan
+expect 4 "not comparable: other threads (2, not 1)" small.plan threads.plan
+expect 4 "not comparable: another device (a GPU, not the CPU), other costs (roofline of a100, not roofline of cpu)" small.plan gpu.plan
+expect 4 "not comparable: other costs (profile a/p.json, not roofline of cpu)" small.plan profile.plan
 expect 0 "the same" small.plan moved.plan # of costs the times count, where they are known
-expect 1 "worse: peak +108 kB (+9.13 %), arena +108 kB (+29.08 %), keep-all peak +108 kB (+9.13 %)" --force --exit-code small.plan threads.plan
+expect 1 "budget 1.18 MB → 1.28 MB; worse: peak +108 kB (+9.13 %), arena +108 kB (+29.08 %), keep-all peak +108 kB (+9.13 %)" --force --exit-code small.plan threads.plan
 has "other threads: 2, not 1; compared all the same (--force)"
-expect 3 "not comparable: another model (large, not small)" --warn-only --max peak=1B small.plan other.plan
+expect 4 "not comparable: another model (large, not small)" --warn-only --max peak=1B small.plan other.plan
 
 # 7 inputs that cannot be compared
 head -n 20 small.plan >cut.plan
@@ -181,15 +178,15 @@ expect 2 'ckpt-compare: --max: found "peak", wanted METRIC=VALUE, such as peak=6
 expect 0 "the same" byte.json copy.json byte.json
 [ "$(grep -c ' against byte.json$' out)" = 2 ] && [ "$(grep -c '^better: peak -1 B' out)" = 1 ] || fail "two NEW: $(cat out)"
 expect 1 "within limits; the same" --max-increase peak=0 all.json byte.json copy.json
-expect 3 "the same" small.plan other.plan moved.plan
+expect 4 "the same" small.plan other.plan moved.plan
 "$bin/ckpt-plan" chain.json -b 30% -o tight.json >/dev/null
-expect 0 "no longer fits its budget" all.json tight.json
+expect 0 "budget 2.25 MB → 674 kB; no longer fits its budget" all.json tight.json
 has "NEW does not fit its budget of 674 kB; a plan is known for 966 kB" "for BASE no smaller one was looked for"
-expect 1 "no longer fits its budget" --exit-code all.json tight.json
-expect 1 "1 limit exceeded (peak); no longer fits its budget" --max peak=6GiB all.json tight.json
+expect 1 "budget 2.25 MB → 674 kB; no longer fits its budget" --exit-code all.json tight.json
+expect 1 "1 limit exceeded (peak); budget 2.25 MB → 674 kB; no longer fits its budget" --max peak=6GiB all.json tight.json
 has "peak: NEW has none: NEW does not fit its budget" "            NEW does not fit its budget of 674 kB; a plan is"
 # a plan that fits where BASE's did not is no regression
-expect 0 "nothing is better or worse" --exit-code tight.json all.json
+expect 0 "budget 674 kB → 2.25 MB; nothing is better or worse" --exit-code tight.json all.json
 
 expect 1 "1 limit exceeded (peak); the same" --max peak=6GiB --max-increase arena=0 tight.json tight.json
 has "peak: neither file says what it is" "open      arena: neither file says what it is"
@@ -235,7 +232,7 @@ expect 0 "within limits; nothing is better or worse" --exit-code --max-increase 
 has "not significant (p = " "~ (p = "
 "$bin/ckpt-compare" --exit-code --max-increase step_time=3%,backward=0 base.prof slow.prof >out
 [ $? = 1 ] || fail "a slower layer: $(cat out)"
-has "1 limit exceeded (step time); worse: step time +" "h.0.down forward: +30.1 us (+100.00 %)" "backward time 745 us, just what --max-increase backward=0 allows" "more that do not differ"
+has "1 limit exceeded (step time); worse: step time +" "h.0.down forward ×3: +90.2 us, +100.00 %" "backward time 745 us, just what --max-increase backward=0 allows" "more that do not differ"
 [ "$(grep -c 'p < 0.001' out)" -ge 2 ] && ! grep -q "h.0.up.*worse" out || fail "a slower layer: $(cat out)"
 expect 0 "within limits; nothing is better or worse" --exit-code --max-increase step_time=0 --max step_time=1ns base.prof few.prof
 has "not enough samples (3, wanted 5)"
@@ -248,13 +245,18 @@ has "; by layer and direction " " worse, 0 better"
 edit base.prof flushed.prof 'd["flushed"] = True'
 edit base.prof layer.prof 'del d["layers"][3]'
 edit base.prof size.prof 'for r in d["layers"]: r["output_bytes"] *= 2'
-expect 3 "not comparable: other caches (flushed before each run, not left warm)" base.prof flushed.prof
-expect 3 "not comparable: other layers (no h.0.add, not h.0.add)" base.prof layer.prof
-grep -q "another dtype\|another batch" <("$bin/ckpt-compare" base.prof size.prof) || fail "sizes: $("$bin/ckpt-compare" base.prof size.prof)"
+expect 4 "not comparable: other caches (flushed before each run, not left warm)" base.prof flushed.prof
+edit base.prof strange.prof 'for r in d["layers"]: r["layer"] = "x." + r["layer"]; r.pop("same_as", None)'
+expect 4 "not comparable: other layers (no h.0.up, not h.0.up)" base.prof strange.prof
+# A layer less, and all outputs of another size: compared, and said.
+"$bin/ckpt-compare" --max-increase step_time=0 layer.prof base.prof >out && fail "a layer more: $(cat out)"
+has "model  13 layers  14 layers: 1 added" "h.0.add forward: +40.1 us, added"
+"$bin/ckpt-compare" base.prof size.prof >out || fail "sizes: $(cat out)"
+has "model  14 layers  14 resized"
 # times in the step are no times of layers alone; of two such profiles the whole steps are tested
 edit base.prof step.prof 'd["step"] = {"plan": "keep-all", "overhead_ns": 5, "time": {"median_ns": 1002, "spread_ns": 2, "repeats": 5, "samples_ns": list(range(1000, 1005))}}'
 edit step.prof longer.prof 'd["step"]["time"] = {"median_ns": 1007, "spread_ns": 2, "repeats": 5, "samples_ns": list(range(1005, 1010))}'
-expect 3 "not comparable: other times (in the step, not of layers alone)" base.prof step.prof
+expect 4 "not comparable: other times (in the step, not of layers alone)" base.prof step.prof
 expect 0 "the same" step.prof step.prof
 expect 1 "worse: step time +5 ns (+0.50 %)" --exit-code step.prof longer.prof
 expect 2 "ckpt-compare: base.prof is a profile, but small.plan is a plan; wanted two of a kind" small.plan base.prof
@@ -323,7 +325,76 @@ grep -q $'\033' out && fail "an escape reached the terminal"
 grep -q "^::" out && fail "a name became a line"
 [ "$(wc -L <out)" -lt 400 ] || fail "a name of 10,000 letters is printed"
 
-# 13 damaged files: a result or a one-line error, nothing else
+# 13 a changed model is compared layer by layer, and limits hold for it: more of the batch, added dropouts, a removed block,
+# a wider hidden, another optimizer, another type of number. What layers and static blocks do adds up to the change.
+edit small.json dropped.json 'd["layers"][0]["layers"].insert(2, {"name": "drop", "op": "dropout", "p": 0.1})'
+plan dropped.json -o dropped.plan
+edit small.json shorter.json 'd["layers"][0]["repeat"] = 2'
+plan shorter.json -o shorter.plan
+plan small.json --optimizer sgd -o sgd.plan
+plan small.json -m 2 -o twice.plan
+# changed BASE NEW "words"...: all limits are tried, the sums held against the files; the words stand in the text
+changed() {
+    local base=$1 new=$2
+    shift 2
+    "$bin/ckpt-compare" --max-increase peak=0,static=0,step_time=0,recompute=0,overhead=0,keep_all_time=0 -o changed.json \
+        "$base" "$new" >out 2>err
+    [ $? -le 1 ] && [ ! -s err ] || fail "$base, $new: $(cat err out)"
+    has "$@"
+    python3 - "$base" "$new" <<'P' || fail "$base, $new: $(cat out)"
+import json, sys
+a, b = (json.load(open(f))["summary"] for f in sys.argv[1:])
+d = json.load(open("changed.json"))["differences"][0]
+assert d["compared"] and not d["mismatches"] and d["settings"], d
+for key in "peak_bytes", "time_ns", "recompute_ns":
+    for part in "layers", "layer_groups":
+        assert sum(l.get(key, 0) for l in d[part]) == b[key] - a[key], (key, part)
+metric = {m["name"]: m for m in d["metrics"]}
+for limit in d["limits"]:
+    if limit["state"] == "exceeded":
+        parts = [x["change"] for x in limit["because"] if x["change"] is not None]
+        off = abs(sum(parts) - metric[limit["metric"]]["change"])
+        assert parts and off <= (len(d["layer_groups"]) + 2 if limit["metric"] == "overhead" else 0), limit
+    elif limit["metric"] in metric:
+        assert metric[limit["metric"]]["new"] <= limit["allowed"], limit
+P
+}
+changed small.plan batch.plan "  options  none       --set batch=64" "  model    14 layers  14 resized" "outputs 32.8 kB → 65.5 kB"
+changed small.plan dropped.plan "  model   14 layers  17 layers: 3 added" "h.0 … h.2.drop ×3: +" ", added"
+! grep -q "other times" out || fail "added layers are not other times: $(cat out)"
+changed small.plan shorter.plan "10 layers: 4 removed" "  h.2.up " "removed" "weights" "static "
+changed shorter.plan small.plan "14 layers: 4 added" "weights: +" "h.2.up: +"
+changed small.plan hidden.plan "--set hidden=128" "static 400 kB → 1.59 MB" "resized"
+changed small.plan sgd.plan "--optimizer sgd" "optimizer" "static "
+changed gpu.plan half.plan "  dtype    float32    bfloat16"
+changed small.plan twice.plan "  scheme   one batch on one rank  2 micro-batches" "h.0 … h.2.up    ×3"
+"$bin/ckpt-compare" --max-increase peak=1B small.plan batch.plan >out
+[ $? = 1 ] || fail "a limit on a changed model does not fail: $(cat out)"
+
+# a budget alone: it is named first, and what it brought stands beside what it cost
+"$bin/ckpt-plan" chain.json -b 95% -o raised.json >/dev/null || fail "plan of the chain"
+"$bin/ckpt-compare" --max-increase peak=0,gap=0 -o compared.json again.json raised.json >out && fail "a raised budget: $(cat out)"
+python3 - <<'P' || fail "a raised budget: $(cat out)"
+import json
+d = json.load(open("compared.json"))["differences"][0]
+because = d["limits"][0]["because"]
+assert because[0]["text"].startswith("budget: ") and because[0]["change"] is None, because
+assert sum(x["change"] for x in because[1:]) == d["metrics"][0]["change"] > 0, because
+assert d["settings"][0]["what"] == "budget"
+P
+# Trivia do not stand beside a failure: the gap, which tells of the bound, and less than a hundredth of anything.
+edit byte.json trivia.json 'd["summary"]["peak_bytes"] += 999; d["summary"]["time_ns"] += 1; d.pop("bound", None)'
+expect 1 "1 limit exceeded (peak); worse: peak +1.00 kB (+0.04 %)" --max-increase peak=0 all.json trivia.json
+
+# 14 memory that is refused is exit code 3, as in all programs; only what is not comparable is 4
+codes=""
+for kib in 7000 7500 8000 8500 9000 9500 10000 11000 12000; do
+    (ulimit -v $kib && exec "$bin/ckpt-compare" small.plan batch.plan) >/dev/null 2>&1
+    codes="$codes $?"
+done
+case "$codes " in *" 4 "*) fail "exit codes short of memory:$codes" ;; esac
+
+# 15 damaged files: a result or a one-line error, nothing else
 python3 - "$bin/ckpt-compare" <<'P' || fail "damaged files"
 import os, random, subprocess, sys
 rounds = 6 if os.environ.get("CKPT_TEST_ROUNDS") == "few" else 25

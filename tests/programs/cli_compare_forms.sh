@@ -68,9 +68,16 @@ for form in md csv xml html; do
 done
 ! grep -q '^[^"]*,=1+1' hostile.csv && grep -q "'=1+1" hostile.csv || fail "hostile.csv: a name became a formula"
 grep -qF 'alert(1)>\|`a``b`' hostile.md || fail "hostile.md: a bar ends a cell"
-plan --budget 60% --set tokens=128 -o other.json
-forms other 3 base.json other.json
+plan --budget 60% --threads 1 -o other.json
+forms other 4 base.json other.json
 forms forced 0 --force base.json other.json
+# A changed model: the layers, and what was set, stand in every form.
+sed 's/"blocks": [0-9]*/"blocks": 2/' "$source/models/byte-gpt.json" >shallow-model.json
+"$bin/ckpt-plan" --effort 0 shallow-model.json --set batch=4 --set hidden=96 --set tokens=128 --threads 2 --budget 80% -o model.json >/dev/null
+forms model 1 --max-increase step_time=0,static=0 model.json base.json
+for form in report.json md csv xml html; do
+    grep -q 'tokens=128' model.$form || fail "model.$form: what was set is not there"
+done
 [ "$(grep -c '<failure' limit.xml)" = 1 ] && grep -q 'type="limit"' limit.xml || fail "limit.xml: $(grep failure limit.xml)"
 [ "$(grep -c '<error' other.xml)" = 1 ] || fail "other.xml: $(cat other.xml)"
 # The schema can say no.

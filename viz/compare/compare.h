@@ -93,42 +93,82 @@ typedef enum ckpt_limit_state {
     CKPT_LIMIT_OPEN, /* measured, and the samples do not tell: never fails */
 } ckpt_limit_state;
 
+/* A line on what exceeded a limit. The changes of all lines add up to the metric's, but where a line says that the rest
+ * is not told. */
+typedef struct ckpt_because {
+    const char *text; /* "h.0 … h.5.fc ×2: +22.7 ms, keep → recompute" */
+    bool counts;      /* it has a part in the change; else it says what was set otherwise, or that nothing is known */
+    int64_t change;   /* counts: what part, in the metric's unit */
+} ckpt_because;
+
 /* What became of a limit. */
 typedef struct ckpt_limit_result {
     const ckpt_limit *limit;
     const ckpt_compare_value *value;
     int64_t allowed; /* the most NEW may have */
     ckpt_limit_state state;
-    const char *text;           /* one line: what was found and allowed */
-    const char *const *because; /* exceeded: which layers and buffers did it, a line each */
+    const char *text;            /* one line: what was found and allowed */
+    const ckpt_because *because; /* exceeded: what did it, a line each: what was set otherwise, then layers */
     int because_count;
 } ckpt_limit_result;
 
-/* Why two files should not be compared: "batch", "2 MB of inputs", "4 MB of inputs". */
+/* In what two files differ before their numbers do: "threads", "2", "1". What makes them not comparable, and what was
+ * only set otherwise, are lists of it. */
 typedef struct ckpt_compare_mismatch {
-    const char *what; /* model, graph, batch, dtype, device, threads, costs */
+    const char *what; /* model, device, threads, costs; budget, options, dtype, inputs */
     const char *base, *fresh;
 } ckpt_compare_mismatch;
 
-/* A layer whose decision changed, and what that costs (positive) or saves. */
-typedef struct ckpt_decision_change {
-    const char *layer;
-    ckpt_decision base, fresh;
-    ckpt_ns recomputed_ns;   /* more time in recomputed runs of its ops, NEW less BASE */
-    ckpt_bytes copied_bytes; /* more bytes copied to the host */
-    ckpt_bytes peak_bytes;   /* more of what it wrote in memory at the peak */
-    int group;               /* index in decision_group */
-} ckpt_decision_change;
+/* What layers have shares in. Over all layers, and what stands beside them, the changes of shares add up to that of the
+ * number that is named here. */
+typedef enum ckpt_share {
+    CKPT_SHARE_PEAK,       /* the peak: bytes in memory there */
+    CKPT_SHARE_TIME,       /* a plan's step time: all runs. Of a trace what ran, and what is beside it is not told */
+    CKPT_SHARE_RECOMPUTED, /* recompute time */
+    CKPT_SHARE_KEEP_ALL,   /* a plan's keep-all time */
+    CKPT_SHARE_COPIED,     /* bytes offloaded */
+    CKPT_SHARE_HOST,       /* bytes on the host */
+    CKPT_SHARE_OTHER_WAYS, /* runs in another way */
+    CKPT_SHARE_INEXACT,    /* inexact runs */
+    CKPT_SHARE_FORWARD,    /* of a trace, like the four below: time in that phase */
+    CKPT_SHARE_BACKWARD,
+    CKPT_SHARE_UPDATE,
+    CKPT_SHARE_COPY,
+    CKPT_SHARE_WAIT,
+    CKPT_SHARE_COUNT
+} ckpt_share;
 
-/* Such layers of repeated blocks, together: "h.0 … h.5.mlp", 6 layers; largest change of time first, then of bytes. */
-typedef struct ckpt_decision_group {
+typedef enum ckpt_compare_fate {
+    CKPT_LAYER_SAME,
+    CKPT_LAYER_RESIZED, /* what it writes, or a static block, is of another size */
+    CKPT_LAYER_ADDED,
+    CKPT_LAYER_REMOVED,
+    CKPT_LAYER_STATIC, /* no layer: a static block of another size, under its name */
+    CKPT_LAYER_REST    /* no layer: the rest, under a name of ours, "waits for copies" */
+} ckpt_compare_fate;
+
+/* A layer, or what stands beside the layers, that differs in anything. */
+typedef struct ckpt_compare_layer {
+    const char *layer; /* of an op without one its name */
+    ckpt_compare_fate fate;
+    const char *what;          /* "added", "9.44 MB → 18.9 MB, keep → recompute", "recomputed more often" */
+    bool decided;              /* both plans say what they decided on it */
+    ckpt_decision base, fresh; /* decided: what */
+    ckpt_bytes base_bytes, fresh_bytes; /* what its forward runs write, of names that both have; 0: none, or unknown */
+    int64_t by[CKPT_SHARE_COUNT];       /* NEW less BASE */
+    int group;                          /* index in layer_group */
+} ckpt_compare_layer;
+
+/* Such layers of repeated blocks that changed alike, together: "h.0 … h.5.mlp", 6 layers; largest change first. */
+typedef struct ckpt_compare_group {
     const char *name;
     int count;
     int of; /* blocks from the first to the last, when that is more; else 0 */
-    ckpt_decision base, fresh;
-    ckpt_ns recomputed_ns;
-    ckpt_bytes copied_bytes, peak_bytes;
-} ckpt_decision_group;
+    ckpt_compare_fate fate;
+    const char *what;
+    bool minor; /* it has no share in time, peak or copies: only the ways of its runs differ, say */
+    int64_t by[CKPT_SHARE_COUNT];
+} ckpt_compare_group;
 
 /* An op that the plans run in different ways, or one of them not at all; all its runs together. */
 typedef struct ckpt_way_change {
@@ -139,7 +179,7 @@ typedef struct ckpt_way_change {
     ckpt_bytes workspace_bytes; /* more workspace, of the largest */
 } ckpt_way_change;
 
-/* Such ops of repeated blocks, together, as ckpt_decision_group. */
+/* Such ops of repeated blocks, together, as ckpt_compare_group. */
 typedef struct ckpt_way_group {
     const char *name;
     int count, of;
@@ -174,15 +214,18 @@ typedef struct ckpt_difference {
     const ckpt_compare_file *base, *fresh;
     const ckpt_compare_mismatch *mismatch; /* none: comparable */
     int mismatch_count;
+    const ckpt_compare_mismatch *setting; /* what was set otherwise, the budget first; the model last */
+    int setting_count;
     bool compared;           /* false: not comparable and not forced; all that follows is empty */
     const char *const *note; /* lines on what was compared how: costs that changed, a plan that does not fit, ... */
     int note_count;
     const ckpt_compare_value *value; /* all metrics of the kind that either side has */
     int value_count;
-    const ckpt_decision_change *decision; /* in order of the layers of NEW */
-    int decision_count;
-    const ckpt_decision_group *decision_group;
-    int decision_group_count;
+    const ckpt_compare_layer *layer; /* of plans and traces: in order of NEW, then what only BASE has */
+    int layer_count;
+    const ckpt_compare_group *layer_group;
+    int layer_group_count;
+    bool layers_known;          /* the files say what their layers do: the shares add up */
     const ckpt_way_change *way; /* in order of the ops of NEW */
     int way_count;
     const ckpt_way_group *way_group;
@@ -216,7 +259,7 @@ typedef struct ckpt_compare_report {
     ckpt_compare_options options;
     const ckpt_difference *difference; /* one per NEW */
     int count;
-    int status; /* what to exit with: 0 fine, 1 a limit exceeded (or worse, with exit_code), 3 not comparable */
+    int status; /* what to exit with: 0 fine, 1 a limit exceeded (or worse, with exit_code), 4 not comparable */
 } ckpt_compare_report;
 
 enum { CKPT_COMPARE_SAMPLES = 5 }; /* fewer on a side are too few */
@@ -250,7 +293,7 @@ void ckpt_compare_markdown(const ckpt_compare_report *report, size_t room, ckpt_
 /* A page that needs nothing else and runs nothing. */
 void ckpt_compare_html(const ckpt_compare_report *report, ckpt_text *text);
 
-/* Everything, for programs (docs/reference/compare.md); and one line per number (RFC 4180): metrics, rows, decisions,
+/* Everything, for programs (docs/reference/compare.md); and one line per number (RFC 4180): metrics, rows, layers,
  * contributors, limits. */
 void ckpt_compare_json(const ckpt_compare_report *report, ckpt_text *text);
 void ckpt_compare_csv(const ckpt_compare_report *report, ckpt_text *text);

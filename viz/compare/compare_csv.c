@@ -47,16 +47,36 @@ static void put_value(ckpt_text *text, const ckpt_difference *d, const char *sec
                      v->fresh, ckpt_compare_change_name(v->change), v->tested, v->p, v->why});
 }
 
-static void put_decision(ckpt_text *text, const ckpt_difference *d, const ckpt_decision_change *c)
+/* A line for each share that is not 0; one without a number where none is. */
+static void put_layer(ckpt_text *text, const ckpt_difference *d, const ckpt_compare_layer *l)
 {
-    static const char *const part[] = {"recomputed", "at the peak", "copied to the host"};
-    const int64_t more[] = {c->recomputed_ns, c->peak_bytes, c->copied_bytes};
-    char change[64];
-    snprintf(change, sizeof change, "%s -> %s", ckpt_decision_name(c->base), ckpt_decision_name(c->fresh));
-    for (int k = 0; k < 3; k++) {
-        put_line(text, d,
-                 &(line){"decision", c->layer, part[k], ckpt_compare_unit_name(k == 0 ? CKPT_UNIT_NS : CKPT_UNIT_BYTES),
-                         .has_new = true, .fresh = more[k], .verdict = "", .note = change});
+    static const struct {
+        const char *part;
+        ckpt_compare_unit unit;
+    } shares[] = {[CKPT_SHARE_PEAK] = {"at the peak", CKPT_UNIT_BYTES},
+                  [CKPT_SHARE_TIME] = {"time", CKPT_UNIT_NS},
+                  [CKPT_SHARE_RECOMPUTED] = {"recomputed", CKPT_UNIT_NS},
+                  [CKPT_SHARE_KEEP_ALL] = {"keep-all time", CKPT_UNIT_NS},
+                  [CKPT_SHARE_COPIED] = {"copied to the host", CKPT_UNIT_BYTES},
+                  [CKPT_SHARE_HOST] = {"on the host", CKPT_UNIT_BYTES},
+                  [CKPT_SHARE_OTHER_WAYS] = {"runs in another way", CKPT_UNIT_COUNT},
+                  [CKPT_SHARE_INEXACT] = {"inexact runs", CKPT_UNIT_COUNT},
+                  [CKPT_SHARE_FORWARD] = {"forward time", CKPT_UNIT_NS},
+                  [CKPT_SHARE_BACKWARD] = {"backward time", CKPT_UNIT_NS},
+                  [CKPT_SHARE_UPDATE] = {"update time", CKPT_UNIT_NS},
+                  [CKPT_SHARE_COPY] = {"copy time", CKPT_UNIT_NS},
+                  [CKPT_SHARE_WAIT] = {"wait time", CKPT_UNIT_NS}};
+    bool any = false;
+    for (int s = 0; s < CKPT_SHARE_COUNT; s++) {
+        if (l->by[s] != 0) {
+            any = true;
+            put_line(text, d,
+                     &(line){"layer", l->layer, shares[s].part, ckpt_compare_unit_name(shares[s].unit), .has_new = true,
+                             .fresh = l->by[s], .verdict = "", .note = l->what});
+        }
+    }
+    if (!any) {
+        put_line(text, d, &(line){"layer", l->layer, "", "", .verdict = "", .note = l->what});
     }
 }
 
@@ -94,6 +114,15 @@ static void put_difference(ckpt_text *text, const ckpt_difference *d)
                          .verdict = d->compared ? "forced" : "refused",
                          .note = d->mismatch[k].fresh});
     }
+    for (int k = 0; k < d->setting_count; k++) {
+        put_line(text, d,
+                 &(line){.section = "set",
+                         .name = d->setting[k].what,
+                         .part = d->setting[k].base,
+                         .unit = "",
+                         .verdict = "",
+                         .note = d->setting[k].fresh});
+    }
     for (int k = 0; k < d->value_count; k++) {
         put_value(text, d, "metric", d->value[k].metric->name, d->value[k].where, &d->value[k]);
     }
@@ -110,8 +139,8 @@ static void put_difference(ckpt_text *text, const ckpt_difference *d)
                          .verdict = ckpt_limit_state_name(r->state),
                          .note = r->text});
     }
-    for (int k = 0; k < d->decision_count; k++) {
-        put_decision(text, d, &d->decision[k]);
+    for (int k = 0; k < d->layer_count; k++) {
+        put_layer(text, d, &d->layer[k]);
     }
     for (int k = 0; k < d->way_count; k++) {
         put_way(text, d, &d->way[k]);

@@ -41,7 +41,7 @@ void ckpt_compare_annotations(const ckpt_compare_report *report, ckpt_text *text
             put_data(text, r->text, false);
             for (int b = 0; b < r->because_count; b++) {
                 put_data(text, "\n", false);
-                put_data(text, r->because[b], false);
+                put_data(text, r->because[b].text, false);
             }
             ckpt_text_add(text, "\n");
         }

@@ -1,5 +1,5 @@
-/* Decisions and ways that changed, layers and ops of repeated blocks together: names that differ in their numbers alone ("h.0.mlp",
- * "h.1.mlp") and changed alike. */
+/* Layers and ops of repeated blocks that changed alike, together: names that differ in their numbers alone ("h.0.mlp",
+ * "h.1.mlp"). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,7 @@
 typedef struct member {
     const char *name;
     const char *pattern; /* the name with # for each part that is a number */
-    ckpt_decision base, fresh;
-    const char *base_way, *fresh_way; /* of ways; else "" */
+    const char *key;     /* how it changed */
     int at;
 } member;
 
@@ -51,10 +50,8 @@ static const char *pattern_of(const char *name, ckpt_arena *out)
 static int by_pattern(const void *a, const void *b)
 {
     const member *const x = a, *const y = b;
-    const int order = strcmp(x->pattern, y->pattern);
-    const int changes = (int)(x->base * 8 + x->fresh) - (int)(y->base * 8 + y->fresh);
-    const int was = strcmp(x->base_way, y->base_way), is = strcmp(x->fresh_way, y->fresh_way);
-    return order != 0 ? order : changes != 0 ? changes : was != 0 ? was : is != 0 ? is : x->at - y->at;
+    const int order = strcmp(x->pattern, y->pattern), keys = strcmp(x->key, y->key);
+    return order != 0 ? order : keys != 0 ? keys : x->at - y->at;
 }
 
 /* The number in the only part of two names of a pattern in which they differ; false: there is not one such part. *end:
@@ -107,119 +104,30 @@ static const char *name_group(ckpt_comparer *c, const member *first, int count, 
     return count > 1 ? CKPT_COMPARE_SAY(c, "%s … %s", one, end) : one;
 }
 
-typedef struct ordered {
-    ckpt_decision_group group;
-    int first, nth;
-} ordered;
-
-static int by_change(const void *a, const void *b)
-{
-    const ordered *const x = a, *const y = b;
-    const int64_t times[] = {llabs(x->group.recomputed_ns), llabs(y->group.recomputed_ns)};
-    const int64_t bytes[] = {llabs(x->group.peak_bytes), llabs(y->group.peak_bytes)};
-    return times[0] != times[1]   ? (times[0] < times[1] ? 1 : -1)
-           : bytes[0] != bytes[1] ? (bytes[0] < bytes[1] ? 1 : -1)
-                                  : x->first - y->first;
-}
-
 static bool alike(const member *a, const member *b)
 {
-    return strcmp(a->pattern, b->pattern) == 0 && a->base == b->base && a->fresh == b->fresh &&
-           strcmp(a->base_way, b->base_way) == 0 && strcmp(a->fresh_way, b->fresh_way) == 0;
+    return strcmp(a->pattern, b->pattern) == 0 && strcmp(a->key, b->key) == 0;
 }
 
-void ckpt_group_decisions(ckpt_comparer *c)
+int ckpt_name_groups(ckpt_comparer *c, const char *const *name, const char *const *key, int count,
+                     ckpt_name_group *group, int *group_of)
 {
-    const int count = c->d->decision_count;
-    ckpt_decision_change *const change = (ckpt_decision_change *)c->d->decision;
     member *const all = CKPT_COMPARE_NEW(c, member, count);
-    ordered *const found = CKPT_COMPARE_NEW(c, ordered, count);
-    ckpt_decision_group *const group = CKPT_COMPARE_NEW(c, ckpt_decision_group, count);
-    int *const rank = CKPT_COMPARE_NEW(c, int, count);
     for (int i = 0; i < count && c->code == CKPT_OK; i++) {
-        const char *const pattern = ckpt_compare_keep(c, pattern_of(change[i].layer, c->out));
-        all[i] = (member){change[i].layer, pattern, change[i].base, change[i].fresh, "", "", i};
+        all[i] = (member){name[i], ckpt_compare_keep(c, pattern_of(name[i], c->out)), key[i], i};
     }
     if (c->code != CKPT_OK) {
-        return;
+        return 0;
     }
     qsort(all, (size_t)count, sizeof *all, by_pattern);
     int groups = 0;
     for (int i = 0, end = 0; i < count; i = end) {
-        ordered *const o = &found[groups];
-        *o = (ordered){{.base = all[i].base, .fresh = all[i].fresh}, all[i].at, groups};
         for (; end < count && alike(&all[i], &all[end]); end++) {
-            ckpt_decision_change *const d = &change[all[end].at];
-            o->group.recomputed_ns = ckpt_plus(o->group.recomputed_ns, d->recomputed_ns);
-            o->group.copied_bytes = ckpt_plus(o->group.copied_bytes, d->copied_bytes);
-            o->group.peak_bytes = ckpt_plus(o->group.peak_bytes, d->peak_bytes);
-            d->group = groups;
+            group_of[all[end].at] = groups;
         }
-        o->group.count = end - i;
-        o->group.name = name_group(c, &all[i], end - i, &o->group.of);
-        groups++;
+        ckpt_name_group *const g = &group[groups++];
+        *g = (ckpt_name_group){.count = end - i, .first = all[i].at};
+        g->name = name_group(c, &all[i], end - i, &g->of);
     }
-    qsort(found, (size_t)groups, sizeof *found, by_change);
-    for (int g = 0; g < groups; g++) {
-        group[g] = found[g].group;
-        rank[found[g].nth] = g;
-    }
-    for (int i = 0; i < count; i++) {
-        change[i].group = rank[change[i].group];
-    }
-    c->d->decision_group = group;
-    c->d->decision_group_count = groups;
-}
-
-typedef struct ordered_way {
-    ckpt_way_group group;
-    int first;
-} ordered_way;
-
-static int by_way_change(const void *a, const void *b)
-{
-    const ordered_way *const x = a, *const y = b;
-    const int64_t times[] = {llabs(x->group.time_ns), llabs(y->group.time_ns)};
-    const int64_t bytes[] = {llabs(x->group.workspace_bytes), llabs(y->group.workspace_bytes)};
-    return times[0] != times[1]   ? (times[0] < times[1] ? 1 : -1)
-           : bytes[0] != bytes[1] ? (bytes[0] < bytes[1] ? 1 : -1)
-                                  : x->first - y->first;
-}
-
-void ckpt_group_ways(ckpt_comparer *c)
-{
-    const int count = c->d->way_count;
-    member *const all = CKPT_COMPARE_NEW(c, member, count);
-    ordered_way *const found = CKPT_COMPARE_NEW(c, ordered_way, count);
-    ckpt_way_group *const group = CKPT_COMPARE_NEW(c, ckpt_way_group, count);
-    for (int i = 0; i < count && c->code == CKPT_OK; i++) {
-        const ckpt_way_change *const w = &c->d->way[i];
-        const char *const pattern = ckpt_compare_keep(c, pattern_of(w->op, c->out));
-        all[i] = (member){w->op, pattern, CKPT_KEEP, CKPT_KEEP, w->base, w->fresh, i};
-    }
-    if (c->code != CKPT_OK) {
-        return;
-    }
-    qsort(all, (size_t)count, sizeof *all, by_pattern);
-    int groups = 0;
-    for (int i = 0, end = 0; i < count; i = end) {
-        ordered_way *const o = &found[groups++];
-        *o = (ordered_way){{.base = all[i].base_way, .fresh = all[i].fresh_way, .timed = true}, all[i].at};
-        for (; end < count && alike(&all[i], &all[end]); end++) {
-            const ckpt_way_change *const w = &c->d->way[all[end].at];
-            o->group.timed = o->group.timed && w->timed;
-            o->group.time_ns = ckpt_plus(o->group.time_ns, w->time_ns);
-            if (llabs(w->workspace_bytes) > llabs(o->group.workspace_bytes)) {
-                o->group.workspace_bytes = w->workspace_bytes;
-            }
-        }
-        o->group.count = end - i;
-        o->group.name = name_group(c, &all[i], end - i, &o->group.of);
-    }
-    qsort(found, (size_t)groups, sizeof *found, by_way_change);
-    for (int g = 0; g < groups; g++) {
-        group[g] = found[g].group;
-    }
-    c->d->way_group = group;
-    c->d->way_group_count = groups;
+    return groups;
 }

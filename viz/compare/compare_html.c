@@ -49,6 +49,9 @@ static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
     for (int r = 0; r < table->row_count; r++) {
         put_row(table, "td", table->row[r].cell, table->row[r].tone, text);
     }
+    if (table->sums && table->row_count > 1) {
+        put_row(table, "td", table->sum.cell, table->sum.tone, text);
+    }
     ckpt_text_add(text, "</table></div>");
     if (table->note[0] != '\0') {
         put(text, "p", "", false, table->note);

@@ -5,7 +5,7 @@
 #include "core/base/names.h"
 #include "viz/compare/compare.h"
 
-enum { CKPT_COMPARE_VALUES = 32, CKPT_COMPARE_NOTES = 16, CKPT_COMPARE_MISMATCHES = 8 };
+enum { CKPT_COMPARE_VALUES = 32, CKPT_COMPARE_NOTES = 16, CKPT_COMPARE_MISMATCHES = 8, CKPT_COMPARE_SETTINGS = 12 };
 
 /* One difference in the making. Its arrays have the room above. The first failure is kept in `code`; what follows it
  * does nothing, so the parts need not check each step. */
@@ -16,7 +16,7 @@ typedef struct ckpt_comparer {
     ckpt_difference *d;
     ckpt_compare_value *value;
     const char **note;
-    ckpt_compare_mismatch *mismatch;
+    ckpt_compare_mismatch *mismatch, *setting;
     bool other_clock; /* one side's times are predicted, the other's measured */
     ckpt_arena *out;
     ckpt_code code;
@@ -89,9 +89,30 @@ void ckpt_compare_limits(ckpt_comparer *c);
 CKPT_MUST_USE ckpt_code ckpt_limits_check(const ckpt_limit *limit, int count, ckpt_compare_kind kind, ckpt_arena *out,
                                           ckpt_err *err);
 
-/* The decisions that changed, by groups; and the ways. */
-void ckpt_group_decisions(ckpt_comparer *c);
-void ckpt_group_ways(ckpt_comparer *c);
+/* Names of repeated blocks that changed alike, together. `key`: how each changed, in words. group_of[i] is the group of
+ * name i; gives how many groups there are, in any order. */
+typedef struct ckpt_name_group {
+    const char *name; /* "h.0 … h.5.mlp" */
+    int count, of;    /* as in ckpt_compare_group */
+    int first;        /* number of its first name */
+} ckpt_name_group;
+int ckpt_name_groups(ckpt_comparer *c, const char *const *name, const char *const *key, int count,
+                     ckpt_name_group *group, int *group_of);
+
+/* What each layer has to do with the change, by layer name: shares, decisions, what was added, removed and resized. One
+ * side without live ranges (it does not fit, or the file is too old): no shares. */
+void ckpt_compare_layers(ckpt_comparer *c, const ckpt_live_ranges ranges[2], const ckpt_static *const statics[2],
+                         const int static_count[2]);
+
+/* The model as a setting: "79 layers" and "85 layers: 6 added, 73 resized"; of as many layers "73 resized". None when nothing
+ * was added, removed or resized. */
+void ckpt_compare_set_model(ckpt_comparer *c, int base_layers, int fresh_layers, int added, int removed, int resized);
+
+/* A layer's name, or a buffer's, without the number of its micro-batch: "h.0.att@1" is h.0.att. */
+const char *ckpt_compare_plain(ckpt_comparer *c, const char *name);
+
+/* Lines on why a limit is exceeded (compare_causes.c). */
+void ckpt_compare_causes(ckpt_comparer *c, ckpt_limit_result *result);
 
 /* The ops that two plans run in different ways. */
 void ckpt_compare_ways(ckpt_comparer *c);
@@ -112,8 +133,11 @@ void ckpt_match_target(ckpt_comparer *c, bool base_gpu, int base_threads, bool g
 bool ckpt_match_costs(ckpt_comparer *c, const char *base, const char *fresh);
 void ckpt_match_machines(ckpt_comparer *c, const ckpt_machine *base, const ckpt_machine *fresh);
 
-/* A line of the difference, or both sides of a mismatch. */
+/* A line of the difference; both sides of a setting, or of a mismatch. */
 void ckpt_compare_note(ckpt_comparer *c, const char *text);
+void ckpt_compare_set(ckpt_comparer *c, const char *what, const char *base, const char *fresh);
+void ckpt_compare_set_bytes(ckpt_comparer *c, const char *what, ckpt_bytes base,
+                            ckpt_bytes fresh); /* where they differ */
 void ckpt_compare_mismatched(ckpt_comparer *c, const char *what, const char *base, const char *fresh);
 
 /* A name that fits a message: no control characters, at most 60 letters. */

@@ -60,33 +60,63 @@ static void put_values(ckpt_json_writer *w, const char *key, const ckpt_differen
     ckpt_json_end(w);
 }
 
-static void put_change(ckpt_json_writer *w, ckpt_decision base, ckpt_decision fresh, ckpt_ns ns, ckpt_bytes copied,
-                       ckpt_bytes peak)
+static const char *const fates[] = {
+    [CKPT_LAYER_SAME] = "same",       [CKPT_LAYER_RESIZED] = "resized", [CKPT_LAYER_ADDED] = "added",
+    [CKPT_LAYER_REMOVED] = "removed", [CKPT_LAYER_STATIC] = "static",   [CKPT_LAYER_REST] = "rest"};
+
+/* What is not 0. */
+static void put_shares(ckpt_json_writer *w, const int64_t *by)
 {
-    ckpt_json_put_text(w, "base", ckpt_decision_name(base));
-    ckpt_json_put_text(w, "new", ckpt_decision_name(fresh));
-    CKPT_JSON_INTS(w, {"again_ns", ns}, {"copied_bytes", copied}, {"peak_bytes", peak});
+    static const char *const keys[] = {[CKPT_SHARE_PEAK] = "peak_bytes",
+                                       [CKPT_SHARE_TIME] = "time_ns",
+                                       [CKPT_SHARE_RECOMPUTED] = "recompute_ns",
+                                       [CKPT_SHARE_KEEP_ALL] = "keep_all_ns",
+                                       [CKPT_SHARE_COPIED] = "copied_bytes",
+                                       [CKPT_SHARE_HOST] = "host_bytes",
+                                       [CKPT_SHARE_OTHER_WAYS] = "other_ways",
+                                       [CKPT_SHARE_INEXACT] = "inexact",
+                                       [CKPT_SHARE_FORWARD] = "forward_ns",
+                                       [CKPT_SHARE_BACKWARD] = "backward_ns",
+                                       [CKPT_SHARE_UPDATE] = "update_ns",
+                                       [CKPT_SHARE_COPY] = "copy_ns",
+                                       [CKPT_SHARE_WAIT] = "wait_ns"};
+    for (int s = 0; s < CKPT_SHARE_COUNT; s++) {
+        if (by[s] != 0) {
+            ckpt_json_put_int(w, keys[s], by[s]);
+        }
+    }
 }
 
-static void put_decisions(ckpt_json_writer *w, const ckpt_difference *d)
+static void put_layers(ckpt_json_writer *w, const ckpt_difference *d)
 {
-    ckpt_json_begin_array(w, "decisions", CKPT_JSON_LINES);
-    for (int i = 0; i < d->decision_count; i++) {
-        const ckpt_decision_change *const c = &d->decision[i];
+    ckpt_json_begin_array(w, "layers", CKPT_JSON_LINES);
+    for (int i = 0; i < d->layer_count; i++) {
+        const ckpt_compare_layer *const l = &d->layer[i];
         begin_line(w);
-        ckpt_json_put_text(w, "layer", c->layer);
-        put_change(w, c->base, c->fresh, c->recomputed_ns, c->copied_bytes, c->peak_bytes);
-        ckpt_json_put_int(w, "group", c->group);
+        ckpt_json_put_text(w, "name", l->layer);
+        ckpt_json_put_text(w, "change", fates[l->fate]);
+        ckpt_json_put_text(w, "what", l->what);
+        if (l->decided) {
+            ckpt_json_put_text(w, "base", ckpt_decision_name(l->base));
+            ckpt_json_put_text(w, "new", ckpt_decision_name(l->fresh));
+        }
+        if (l->base_bytes != l->fresh_bytes) {
+            CKPT_JSON_INTS(w, {"base_bytes", l->base_bytes}, {"new_bytes", l->fresh_bytes});
+        }
+        put_shares(w, l->by);
+        ckpt_json_put_int(w, "group", l->group);
         ckpt_json_end(w);
     }
     ckpt_json_end(w);
-    ckpt_json_begin_array(w, "decision_groups", CKPT_JSON_LINES);
-    for (int i = 0; i < d->decision_group_count; i++) {
-        const ckpt_decision_group *const g = &d->decision_group[i];
+    ckpt_json_begin_array(w, "layer_groups", CKPT_JSON_LINES);
+    for (int i = 0; i < d->layer_group_count; i++) {
+        const ckpt_compare_group *const g = &d->layer_group[i];
         begin_line(w);
         ckpt_json_put_text(w, "name", g->name);
         ckpt_json_put_int(w, "count", g->count);
-        put_change(w, g->base, g->fresh, g->recomputed_ns, g->copied_bytes, g->peak_bytes);
+        ckpt_json_put_text(w, "change", fates[g->fate]);
+        ckpt_json_put_text(w, "what", g->what);
+        put_shares(w, g->by);
         ckpt_json_end(w);
     }
     ckpt_json_end(w);
@@ -144,7 +174,28 @@ static void put_limits(ckpt_json_writer *w, const ckpt_difference *d)
         ckpt_json_put_text(w, "state", ckpt_limit_state_name(r->state));
         ckpt_json_put_int(w, "allowed", r->allowed);
         ckpt_json_put_text(w, "text", r->text);
-        ckpt_json_put_texts(w, "because", r->because, r->because_count);
+        ckpt_json_begin_array(w, "because", CKPT_JSON_LINES);
+        for (int k = 0; k < r->because_count; k++) {
+            begin_line(w);
+            ckpt_json_put_text(w, "text", r->because[k].text);
+            put_side(w, "change", r->because[k].counts, r->because[k].change);
+            ckpt_json_end(w);
+        }
+        ckpt_json_end(w);
+        ckpt_json_end(w);
+    }
+    ckpt_json_end(w);
+}
+
+/* What makes them not comparable, or what was only set otherwise. */
+static void put_pairs(ckpt_json_writer *w, const char *key, const ckpt_compare_mismatch *pair, int count)
+{
+    ckpt_json_begin_array(w, key, CKPT_JSON_LINES);
+    for (int i = 0; i < count; i++) {
+        begin_line(w);
+        ckpt_json_put_text(w, "what", pair[i].what);
+        ckpt_json_put_text(w, "base", pair[i].base);
+        ckpt_json_put_text(w, "new", pair[i].fresh);
         ckpt_json_end(w);
     }
     ckpt_json_end(w);
@@ -157,15 +208,8 @@ static void put_difference(ckpt_json_writer *w, const ckpt_difference *d, ckpt_a
     ckpt_json_put_text(w, "new", d->fresh->source);
     ckpt_json_put_text(w, "verdict", verdict);
     ckpt_json_put_bool(w, "compared", d->compared);
-    ckpt_json_begin_array(w, "mismatches", CKPT_JSON_LINES);
-    for (int i = 0; i < d->mismatch_count; i++) {
-        begin_line(w);
-        ckpt_json_put_text(w, "what", d->mismatch[i].what);
-        ckpt_json_put_text(w, "base", d->mismatch[i].base);
-        ckpt_json_put_text(w, "new", d->mismatch[i].fresh);
-        ckpt_json_end(w);
-    }
-    ckpt_json_end(w);
+    put_pairs(w, "mismatches", d->mismatch, d->mismatch_count);
+    put_pairs(w, "settings", d->setting, d->setting_count);
     ckpt_json_put_texts(w, "notes", d->note, d->note_count);
     if (!d->compared) {
         return;
@@ -175,7 +219,7 @@ static void put_difference(ckpt_json_writer *w, const ckpt_difference *d, ckpt_a
     ckpt_json_put_bool(w, "lost", d->lost);
     put_values(w, "metrics", d, false);
     ckpt_json_put_text(w, "first_difference", d->first_difference);
-    put_decisions(w, d);
+    put_layers(w, d);
     put_ways(w, d);
     put_contributors(w, d);
     ckpt_json_put_text(w, "rows_are", d->row_title);

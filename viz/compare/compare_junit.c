@@ -83,7 +83,7 @@ static void add_metric(suite *s, const ckpt_metric *metric)
         message = message != NULL ? message : r->text;
         about = SAY(s, "%s\n%s", about, r->text);
         for (int k = 0; k < r->because_count; k++) {
-            about = SAY(s, "%s\n  %s", about, r->because[k]);
+            about = SAY(s, "%s\n  %s", about, r->because[k].text);
         }
     }
     if (message != NULL) {
@@ -167,7 +167,18 @@ static void put_suite(ckpt_text *text, const suite *s)
     put_tally(text, s->count, s->outcomes);
     ckpt_text_add(text, "    <properties>\n      <property name=\"base\"");
     put_attribute(text, "value", s->difference->base->source);
-    ckpt_text_add(text, "/>\n    </properties>\n");
+    ckpt_text_add(text, "/>\n");
+    for (int i = 0; i < s->difference->setting_count; i++) {
+        const ckpt_compare_mismatch *const set = &s->difference->setting[i];
+        ckpt_text_add(text, "      <property");
+        put_attribute(text, "name", set->what);
+        ckpt_text_add(text, " value=\"");
+        ckpt_words_xml(text, set->base);
+        ckpt_text_add(text, " → ");
+        ckpt_words_xml(text, set->fresh);
+        ckpt_text_add(text, "\"/>\n");
+    }
+    ckpt_text_add(text, "    </properties>\n");
     for (int i = 0; i < s->count; i++) {
         put_test(text, ckpt_compare_kind_name(s->report->kind), &s->test[i]);
     }

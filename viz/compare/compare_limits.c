@@ -1,6 +1,5 @@
-/* Limits: as people write them, and what became of each; an exceeded one says which layers and buffers did it. */
+/* Limits: as people write them, and what became of each. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
@@ -102,167 +101,6 @@ ckpt_code ckpt_limits_check(const ckpt_limit *limit, int count, ckpt_compare_kin
     return CKPT_OK;
 }
 
-/* The lines that explain a limit: the first few, and how many more there are. */
-enum { LINES = 5 };
-typedef struct lines {
-    ckpt_comparer *c;
-    const char *at[LINES + 1];
-    int count, left_out;
-} lines;
-
-#define SAY(l, ...) say((l), (l)->count < LINES ? CKPT_COMPARE_SAY((l)->c, __VA_ARGS__) : "")
-
-static void say(lines *l, const char *text)
-{
-    if (l->count < LINES) {
-        l->at[l->count++] = text;
-    } else {
-        l->left_out++;
-    }
-}
-
-/* "+33.6 MB" */
-static const char *more(ckpt_compare_unit unit, int64_t change, char *text)
-{
-    text[0] = '+';
-    ckpt_compare_show(unit, change, text + (change >= 0));
-    return text;
-}
-
-static void say_contributors(lines *l, bool statics_only)
-{
-    const ckpt_difference *const d = l->c->d;
-    for (int i = 0; i < d->contributor_count; i++) {
-        const ckpt_contributor *const it = &d->contributor[i];
-        char text[CKPT_UNITS_TEXT];
-        if (it->fresh > it->base && (!statics_only || strcmp(it->what, "static") == 0)) {
-            SAY(l, "%s: %s, %s%s%s", ckpt_compare_name(l->c, it->name),
-                more(CKPT_UNIT_BYTES, it->fresh - it->base, text),
-                it->base == 0 ? "not there in BASE" : "larger than in BASE", it->reason[0] != '\0' ? "; " : "",
-                it->reason);
-        }
-    }
-    if (!d->contributors_known) {
-        say(l, "which buffers did it is not known: a file does not say what it is made of");
-    }
-}
-
-static void say_decisions(lines *l, bool copies)
-{
-    const ckpt_difference *const d = l->c->d;
-    for (int i = 0; i < d->decision_group_count; i++) {
-        const ckpt_decision_group *const g = &d->decision_group[i];
-        const int64_t change = copies ? g->copied_bytes : g->recomputed_ns;
-        char text[CKPT_UNITS_TEXT], times[24] = "";
-        if (g->count > 1) {
-            snprintf(times, sizeof times, " ×%d", g->count);
-        }
-        if (change > 0) {
-            SAY(l, "%s%s: %s -> %s, %s%s", ckpt_compare_name(l->c, g->name), times, ckpt_decision_name(g->base),
-                ckpt_decision_name(g->fresh), more(copies ? CKPT_UNIT_BYTES : CKPT_UNIT_NS, change, text),
-                copies ? " copied to the host" : " recomputed");
-        }
-    }
-    const ckpt_ns base = l->c->file[0]->plan->keep_all_time_ns, fresh = l->c->file[1]->plan->keep_all_time_ns;
-    if (fresh > base && base > 0 && !copies) {
-        char text[CKPT_UNITS_TEXT];
-        SAY(l, "the ops themselves take %s: they were planned with other times",
-            more(CKPT_UNIT_NS, fresh - base, text));
-    }
-}
-
-/* Rows that are worse; of a profile those of one direction, or of all. */
-static void say_rows(lines *l, const char *part)
-{
-    const ckpt_difference *const d = l->c->d;
-    for (int i = 0; i < d->row_count; i++) {
-        const ckpt_compare_row *const row = &d->row[i];
-        char text[CKPT_UNITS_TEXT], percent[CKPT_UNITS_TEXT];
-        if (row->value.change == CKPT_CHANGE_WORSE && (part == NULL || strcmp(part, row->part) == 0)) {
-            SAY(l, "%s%s%s%s: %s (%s)", row->budget_bytes > 0 ? "at " : "", ckpt_compare_name(l->c, row->name),
-                row->part[0] != '\0' ? " " : "", row->part, ckpt_compare_show_change(&row->value, text),
-                ckpt_compare_show_percent(&row->value, percent));
-        }
-    }
-}
-
-/* Time by layer (by name where there is none), of both traces. */
-typedef struct spent {
-    const char *name;
-    ckpt_ns base, fresh;
-} spent;
-
-static int by_growth(const void *a, const void *b)
-{
-    const spent *const x = a, *const y = b;
-    const int64_t own = x->fresh - x->base, other = y->fresh - y->base;
-    return own != other ? (own < other ? 1 : -1) : strcmp(x->name, y->name);
-}
-
-/* `metric` is the time of one kind of span, or the step's: then all but frees count. */
-static void say_layers(lines *l, const ckpt_metric *metric)
-{
-    ckpt_comparer *const c = l->c;
-    const ckpt_source *const source = &metric->source[CKPT_COMPARE_TRACE];
-    const int span = source->read == ckpt_trace_span ? source->of : -1;
-    const int most = c->file[0]->trace->event_count + c->file[1]->trace->event_count;
-    spent *const all = CKPT_COMPARE_NEW(c, spent, most);
-    ckpt_names known;
-    if (all == NULL || !ckpt_compare_ok(c, ckpt_names_init(&known, most, c->out, c->err))) {
-        return;
-    }
-    int count = 0;
-    for (int k = 0; k < 2; k++) {
-        const ckpt_trace *const trace = c->file[k]->trace;
-        for (int i = 0; i < trace->event_count; i++) {
-            const ckpt_event *const e = &trace->event[i];
-            if (span < 0 ? e->span == CKPT_SPAN_FREE : (int)e->span != span) {
-                continue;
-            }
-            const char *const name = e->layer[0] != '\0' ? e->layer : e->name;
-            const int before = ckpt_names_add(&known, name, count), at = before < 0 ? count++ : before;
-            all[at].name = name;
-            ckpt_ns *const sum = k == 0 ? &all[at].base : &all[at].fresh;
-            *sum = ckpt_plus(*sum, e->end_ns - e->start_ns);
-        }
-    }
-    qsort(all, (size_t)count, sizeof *all, by_growth);
-    for (int i = 0; i < count && all[i].fresh > all[i].base; i++) {
-        char text[CKPT_UNITS_TEXT];
-        SAY(l, "%s: %s", ckpt_compare_name(c, all[i].name), more(CKPT_UNIT_NS, all[i].fresh - all[i].base, text));
-    }
-}
-
-static bool is(const ckpt_metric *metric, const char *name)
-{
-    return strcmp(metric->name, name) == 0;
-}
-
-static void explain(lines *l, const ckpt_compare_value *value, const ckpt_metric *metric)
-{
-    const ckpt_compare_kind kind = l->c->file[0]->kind;
-    const ckpt_plan *const plan = l->c->file[1]->plan;
-    if (kind == CKPT_COMPARE_PLAN && plan->verdict != CKPT_FITS && (value == NULL || !value->has_new)) {
-        char budget[CKPT_UNITS_TEXT], known[CKPT_UNITS_TEXT];
-        SAY(l, "NEW does not fit its budget of %s; a plan is known for %s", ckpt_bytes_show(plan->budget_bytes, budget),
-            ckpt_bytes_show(plan->min_budget_bytes, known));
-    } else if (value != NULL && value->has_base && value->fresh <= value->base && value->has_new) {
-        say(l, "it is not more than in BASE");
-    } else if (is(metric, "peak") || is(metric, "arena") || is(metric, "static")) {
-        say_contributors(l, is(metric, "static"));
-    } else if (kind == CKPT_COMPARE_PLAN && (is(metric, "offload") || is(metric, "host"))) {
-        say_decisions(l, true);
-    } else if (kind == CKPT_COMPARE_PLAN && metric->unit != CKPT_UNIT_BYTES) {
-        say_decisions(l, false);
-    } else if (kind == CKPT_COMPARE_PROFILE && metric->unit == CKPT_UNIT_NS) {
-        say_rows(l, is(metric, "step_time") ? NULL : metric->name);
-    } else if (kind == CKPT_COMPARE_SWEEP && (is(metric, "step_time") || is(metric, "mean_time"))) {
-        say_rows(l, NULL);
-    } else if (kind == CKPT_COMPARE_TRACE && metric->unit == CKPT_UNIT_NS) {
-        say_layers(l, metric);
-    }
-}
-
 /* whole * millionths / 10^6, within 63 bits. */
 static int64_t share(int64_t whole, int64_t millionths)
 {
@@ -346,20 +184,10 @@ static void decide(ckpt_comparer *c, const ckpt_limit *limit, ckpt_limit_result 
                                        : ckpt_plus(v->base, limit->value);
         describe(c, r);
     }
-    lines *const l = CKPT_COMPARE_NEW(c, lines, 1);
-    if (r->state != CKPT_LIMIT_EXCEEDED || l == NULL) {
+    if (r->state != CKPT_LIMIT_EXCEEDED) {
         return;
     }
-    l->c = c;
-    explain(l, v, limit->metric);
-    if (l->count == 0) {
-        say(l, "the files do not tell what did it");
-    }
-    if (l->left_out > 0) {
-        l->at[l->count++] = CKPT_COMPARE_SAY(c, "and %d more", l->left_out);
-    }
-    r->because = l->at;
-    r->because_count = l->count;
+    ckpt_compare_causes(c, r);
     c->d->exceeded = true;
 }
 

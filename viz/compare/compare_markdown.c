@@ -103,6 +103,9 @@ static void put_table(const ckpt_table *table, bool folded, size_t end, ckpt_tex
     if (shown < table->row_count) {
         ckpt_text_add(text, "\n%d more rows are not shown here.\n", table->row_count - shown);
     }
+    if (table->sums && table->row_count > 1 && shown == table->row_count) {
+        put_row(table, &table->sum, text);
+    }
     if (table->note[0] != '\0') {
         ckpt_text_add(text, "\n");
         put_plain(text, table->note);

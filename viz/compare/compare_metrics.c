@@ -54,7 +54,7 @@ const ckpt_metric ckpt_metrics[] = {
      OF(SUM(TRACE, ckpt_trace_span, CKPT_SPAN_WAIT))},
     {"overhead", "overhead", "step time over that of keeping everything", CKPT_UNIT_RATIO, false,
      OF(BY(PLAN, ckpt_plan_excess, CKPT_OVER_KEEP_ALL))},
-    {"gap", "gap", "step time over the bound, than which no schedule is faster", CKPT_UNIT_RATIO, false,
+    {"gap", "gap", "step time over the bound, than which no schedule is faster", CKPT_UNIT_RATIO, true,
      OF(BY(PLAN, ckpt_plan_excess, CKPT_OVER_BOUND))},
     {"bound", "bound", "no schedule under this budget is faster", CKPT_UNIT_NS, true, OF(BY(PLAN, ckpt_plan_bound, 0))},
     {"other_ways", "runs in another way", "by a variant other than the op's own", CKPT_UNIT_COUNT, true,

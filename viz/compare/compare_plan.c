@@ -1,14 +1,8 @@
-/* Plans: whether they are of one graph on one device, their summaries, and what each changed decision costs. */
+/* Plans: whether they are of one network on one device, what was set otherwise, and their summaries. */
 #include <math.h>
 #include <string.h>
 
 #include "viz/compare/compare_impl.h"
-
-static const char *shown(ckpt_comparer *c, ckpt_bytes bytes, const char *of)
-{
-    char text[CKPT_UNITS_TEXT];
-    return CKPT_COMPARE_SAY(c, "%s of %s", ckpt_bytes_show(bytes, text), of);
-}
 
 /* 0: it has none of that name. */
 static ckpt_bytes static_bytes(const ckpt_outline *outline, const char *name)
@@ -19,50 +13,6 @@ static ckpt_bytes static_bytes(const ckpt_outline *outline, const char *name)
         }
     }
     return 0;
-}
-
-/* The first of BASE's buffers that NEW does not have alike. */
-static void other_structure(ckpt_comparer *c, const ckpt_outline *a, const ckpt_outline *b)
-{
-    ckpt_names names;
-    if (!ckpt_compare_ok(c, ckpt_names_init(&names, b->buffer_count, c->out, c->err))) {
-        return;
-    }
-    for (int i = 0; i < b->buffer_count; i++) {
-        (void)ckpt_names_add(&names, b->buffer[i].name, i);
-    }
-    for (int i = 0; i < a->buffer_count; i++) {
-        const int at = ckpt_names_find(&names, a->buffer[i].name);
-        if (at < 0 || b->buffer[at].bytes != a->buffer[i].bytes) {
-            const char *const name = ckpt_compare_name(c, a->buffer[i].name);
-            ckpt_compare_mismatched(c, "graph", shown(c, a->buffer[i].bytes, name),
-                                    at >= 0 ? shown(c, b->buffer[at].bytes, name) : CKPT_COMPARE_SAY(c, "no %s", name));
-            return;
-        }
-    }
-    ckpt_compare_mismatched(c, "graph", CKPT_COMPARE_SAY(c, "%d buffers, %d ops", a->buffer_count, a->op_count),
-                            CKPT_COMPARE_SAY(c, "%d buffers, %d ops", b->buffer_count, b->op_count));
-}
-
-/* Another digest under the same name: why, as far as the outlines tell. */
-static void other_graph(ckpt_comparer *c, const ckpt_plan *base, const ckpt_plan *fresh)
-{
-    const ckpt_outline *const a = &base->outline, *const b = &fresh->outline;
-    const bool half_a = static_bytes(a, "weights16") > 0, half_b = static_bytes(b, "weights16") > 0;
-    const ckpt_bytes weights[] = {static_bytes(a, "weights"), static_bytes(b, "weights")};
-    const ckpt_bytes inputs[] = {static_bytes(a, "inputs"), static_bytes(b, "inputs")};
-    if (a->op_count == 0 || b->op_count == 0) {
-        ckpt_compare_mismatched(c, "graph", CKPT_COMPARE_SAY(c, "digest %.12s", base->graph_sha256),
-                                CKPT_COMPARE_SAY(c, "digest %.12s", fresh->graph_sha256));
-    } else if (half_a != half_b) {
-        ckpt_compare_mismatched(c, "dtype", half_a ? "bfloat16" : "float32", half_b ? "bfloat16" : "float32");
-    } else if (weights[0] != weights[1]) {
-        ckpt_compare_mismatched(c, "graph", shown(c, weights[0], "weights"), shown(c, weights[1], "weights"));
-    } else if (inputs[0] != inputs[1]) {
-        ckpt_compare_mismatched(c, "batch", shown(c, inputs[0], "inputs"), shown(c, inputs[1], "inputs"));
-    } else {
-        other_structure(c, a, b);
-    }
 }
 
 /* -1: not known, which is so without outlines; else how many ops have another time. */
@@ -92,18 +42,116 @@ static const char *scheme_words(ckpt_comparer *c, const ckpt_scheme *s)
                             s->apart ? ", tied apart" : "");
 }
 
+/* Options of ckpt-plan that others say already: the budget, the threads and where times come from. */
+static bool said_elsewhere(const char *option)
+{
+    static const char *const names[] = {"--budget", "--profile", "--threads"};
+    bool said = option[0] != '-';
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        said = said || strcmp(option, names[i]) == 0;
+    }
+    return said;
+}
+
+/* The value of option i, NULL: it has none. The last word of all is the file. */
+static const char *value_at(const ckpt_plan *plan, int i)
+{
+    return i + 2 < plan->option_count && plan->option[i + 1][0] != '-' ? plan->option[i + 1] : NULL;
+}
+
+static bool has_option(const ckpt_plan *plan, const char *option, const char *value)
+{
+    for (int i = 0; i + 1 < plan->option_count; i++) {
+        const char *const own = value_at(plan, i);
+        if (strcmp(plan->option[i], option) == 0 &&
+            (own == NULL || value == NULL ? own == value : strcmp(own, value) == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The options of one plan that the other was not made with; "none". */
+static const char *own_options(ckpt_comparer *c, const ckpt_plan *plan, const ckpt_plan *other)
+{
+    const char *words = "";
+    for (int i = 0; i + 1 < plan->option_count; i++) {
+        const char *const value = value_at(plan, i), *const option = plan->option[i];
+        if (!said_elsewhere(option) && !has_option(other, option, value)) {
+            words = CKPT_COMPARE_SAY(c, "%s%s%s%s%s", words, words[0] != '\0' ? " " : "", option,
+                                     value != NULL ? " " : "", value != NULL ? value : "");
+        }
+    }
+    return words[0] != '\0' ? ckpt_compare_name(c, words) : "none";
+}
+
+/* What the model is a plan of: its number type, and how much it is given at once. */
+static void set_model(ckpt_comparer *c, const ckpt_plan *base, const ckpt_plan *fresh)
+{
+    const ckpt_outline *const a = &base->outline, *const b = &fresh->outline;
+    const bool half_a = static_bytes(a, "weights16") > 0, half_b = static_bytes(b, "weights16") > 0;
+    if (a->op_count == 0 || b->op_count == 0) {
+        return;
+    }
+    if (half_a != half_b) {
+        ckpt_compare_set(c, "dtype", half_a ? "bfloat16" : "float32", half_b ? "bfloat16" : "float32");
+    }
+    ckpt_compare_set_bytes(c, "inputs", static_bytes(a, "inputs"), static_bytes(b, "inputs"));
+}
+
+/* What was asked for in another way, the budget before all else. */
+static void match_settings(ckpt_comparer *c, const ckpt_plan *base, const ckpt_plan *fresh, bool same)
+{
+    ckpt_compare_set_bytes(c, "budget", base->budget_bytes, fresh->budget_bytes);
+    const char *const scheme = scheme_words(c, &base->scheme), *const fresh_scheme = scheme_words(c, &fresh->scheme);
+    if (strcmp(scheme, fresh_scheme) != 0) {
+        ckpt_compare_set(c, "scheme", scheme, fresh_scheme);
+    }
+    if (base->option_count > 0 && fresh->option_count > 0) {
+        const char *const own = own_options(c, base, fresh), *const others = own_options(c, fresh, base);
+        if (strcmp(own, others) != 0) {
+            ckpt_compare_set(c, "options", own, others);
+        }
+    }
+    if (!same) {
+        set_model(c, base, fresh);
+    }
+}
+
+/* Another name, another stage, or not one layer in common: another network. */
+static void match_network(ckpt_comparer *c, const ckpt_plan *base, const ckpt_plan *fresh)
+{
+    const bool stages = base->scheme.stages > 1 && fresh->scheme.stages > 1;
+    ckpt_match_name(c, "model", base->graph_name, fresh->graph_name);
+    if (stages && (base->scheme.stage != fresh->scheme.stage)) {
+        ckpt_compare_mismatched(c, "stage", CKPT_COMPARE_SAY(c, "%d of %d", base->scheme.stage, base->scheme.stages),
+                                CKPT_COMPARE_SAY(c, "%d of %d", fresh->scheme.stage, fresh->scheme.stages));
+    }
+    ckpt_names names;
+    if (!ckpt_compare_ok(c, ckpt_names_init(&names, base->layer_count, c->out, c->err))) {
+        return;
+    }
+    int common = base->layer_count == 0 || fresh->layer_count == 0;
+    for (int i = 0; i < base->layer_count; i++) {
+        (void)ckpt_names_add(&names, ckpt_compare_plain(c, base->layer[i].layer), i);
+    }
+    for (int i = 0; i < fresh->layer_count && common == 0; i++) {
+        common += ckpt_names_find(&names, ckpt_compare_plain(c, fresh->layer[i].layer)) >= 0;
+    }
+    if (common == 0 && c->d->mismatch_count == 0) {
+        ckpt_compare_mismatched(
+            c, "layers",
+            CKPT_COMPARE_SAY(c, "%s and %d more", ckpt_compare_name(c, base->layer[0].layer), base->layer_count - 1),
+            CKPT_COMPARE_SAY(c, "%s and %d more", ckpt_compare_name(c, fresh->layer[0].layer), fresh->layer_count - 1));
+    }
+}
+
 void ckpt_match_plans(ckpt_comparer *c)
 {
     const ckpt_plan *const base = c->file[0]->plan, *const fresh = c->file[1]->plan;
-    const char *const was = scheme_words(c, &base->scheme), *const is = scheme_words(c, &fresh->scheme);
     const bool same = strcmp(base->graph_sha256, fresh->graph_sha256) == 0;
-    ckpt_match_name(c, "model", base->graph_name, fresh->graph_name);
-    if (strcmp(was, is) != 0) {
-        ckpt_compare_mismatched(c, "scheme", was, is);
-    }
-    if (c->d->mismatch_count == 0 && !same) {
-        other_graph(c, base, fresh);
-    }
+    match_network(c, base, fresh);
+    match_settings(c, base, fresh, same);
     ckpt_match_target(c, base->gpu, base->threads, fresh->gpu, fresh->threads);
     const int others = same ? other_times(&base->outline, &fresh->outline) : -1;
     if (others != 0 && ckpt_match_costs(c, base->costs, fresh->costs) && others > 0) {
@@ -151,93 +199,22 @@ void ckpt_plan_min_budget(ckpt_comparer *c, int side, int of, ckpt_number *numbe
                                  : "for NEW no smaller one was looked for";
 }
 
-/* A plan as its live ranges (none: it does not fit, or is too old to tell), and what each layer's decision costs. */
-typedef struct side {
-    const ckpt_plan *plan;
-    ckpt_live_ranges ranges;
-    ckpt_names layer; /* of the plan's decisions */
-    ckpt_ns *recomputed_ns;
-    ckpt_bytes *copied, *peak;
-} side;
-
-/* Time of recomputed runs and bytes of copies, by layer. */
-static void take_steps(ckpt_comparer *c, side *s)
-{
-    const ckpt_outline *const o = &s->plan->outline;
-    ckpt_names op, buffer, writer;
-    if (!ckpt_compare_ok(c, ckpt_names_init(&op, o->op_count, c->out, c->err)) ||
-        !ckpt_compare_ok(c, ckpt_names_init(&buffer, o->buffer_count, c->out, c->err)) ||
-        !ckpt_compare_ok(c, ckpt_names_init(&writer, s->ranges.count, c->out, c->err))) {
-        return;
-    }
-    for (int i = 0; i < o->op_count; i++) {
-        (void)ckpt_names_add(&op, o->op[i].name, i);
-    }
-    for (int i = 0; i < o->buffer_count; i++) {
-        (void)ckpt_names_add(&buffer, o->buffer[i].name, i);
-    }
-    for (int i = 0; i < s->ranges.count; i++) {
-        if (s->ranges.range[i].kind != CKPT_LIVE_WORKSPACE) {
-            (void)ckpt_names_add(&writer, s->ranges.range[i].name,
-                                 ckpt_names_find(&s->layer, s->ranges.range[i].layer));
-        }
-    }
-    for (int i = 0; i < s->plan->step_count; i++) {
-        const ckpt_step *const step = &s->plan->step[i];
-        if (step->kind == CKPT_RUN && step->recomputed) {
-            const int at = ckpt_names_find(&op, step->name);
-            const int layer = at >= 0 ? ckpt_names_find(&s->layer, o->op[at].layer) : -1;
-            if (layer >= 0) {
-                const ckpt_ns time = ckpt_run_time(&o->op[at], step->variant);
-                s->recomputed_ns[layer] = ckpt_plus(s->recomputed_ns[layer], time >= 0 ? time : o->op[at].time_ns);
-            }
-        } else if (step->kind == CKPT_OFFLOAD) {
-            const int at = ckpt_names_find(&buffer, step->name), layer = ckpt_names_find(&writer, step->name);
-            if (at >= 0 && layer >= 0) {
-                s->copied[layer] = ckpt_plus(s->copied[layer], o->buffer[at].bytes);
-            }
-        }
-    }
-}
-
-static void take_peak(side *s)
-{
-    const int at = s->ranges.count > 0 ? s->ranges.trace->peak_event : 0;
-    for (int i = 0; i < s->ranges.count; i++) {
-        const ckpt_live_range *const range = &s->ranges.range[i];
-        const int layer = range->from <= at && at <= range->to && range->kind != CKPT_LIVE_WORKSPACE
-                              ? ckpt_names_find(&s->layer, range->layer)
-                              : -1;
-        if (layer >= 0) {
-            s->peak[layer] = ckpt_plus(s->peak[layer], range->bytes);
-        }
-    }
-}
-
-static bool take_ranges(ckpt_comparer *c, side *s)
+static bool take_ranges(ckpt_comparer *c, const ckpt_plan *plan, ckpt_live_ranges *ranges)
 {
     const ckpt_trace *trace = NULL;
-    if (!ckpt_compare_ok(c, ckpt_plan_as_trace(s->plan, c->out, &trace, c->err))) {
-        ckpt_err_while(c->err, "reading %.120s", s->plan->source);
+    if (!ckpt_compare_ok(c, ckpt_plan_as_trace(plan, c->out, &trace, c->err))) {
+        ckpt_err_while(c->err, "reading %.120s", plan->source);
         return false;
     }
-    return ckpt_compare_ranges(c, trace, s->plan->source, &s->ranges);
+    return ckpt_compare_ranges(c, trace, plan->source, ranges);
 }
 
-static void take_side(ckpt_comparer *c, int nth, side *s)
+/* A plan as its live ranges; none: it does not fit, or is too old to tell. */
+static bool take_side(ckpt_comparer *c, int nth, ckpt_live_ranges *ranges)
 {
     const ckpt_plan *const plan = c->file[nth]->plan;
     const char *const whose = nth == 0 ? "BASE" : "NEW";
-    *s = (side){.plan = plan,
-                .recomputed_ns = CKPT_COMPARE_NEW(c, ckpt_ns, plan->layer_count),
-                .copied = CKPT_COMPARE_NEW(c, ckpt_bytes, plan->layer_count),
-                .peak = CKPT_COMPARE_NEW(c, ckpt_bytes, plan->layer_count)};
-    if (c->code != CKPT_OK || !ckpt_compare_ok(c, ckpt_names_init(&s->layer, plan->layer_count, c->out, c->err))) {
-        return;
-    }
-    for (int i = 0; i < plan->layer_count; i++) {
-        (void)ckpt_names_add(&s->layer, plan->layer[i].layer, i);
-    }
+    *ranges = (ckpt_live_ranges){.count = 0};
     if (plan->verdict != CKPT_FITS) {
         char known[CKPT_UNITS_TEXT], budget[CKPT_UNITS_TEXT];
         ckpt_compare_note(c, CKPT_COMPARE_SAY(c, "%s does not fit its budget of %s; a plan is known for %s", whose,
@@ -248,72 +225,33 @@ static void take_side(ckpt_comparer *c, int nth, side *s)
                                               "%s is an older plan that does not say what it is made of: make it again "
                                               "to see what a change costs",
                                               whose));
-    } else if (!take_ranges(c, s)) {
-        return;
+    } else {
+        return take_ranges(c, plan, ranges);
     }
-    take_steps(c, s);
-    take_peak(s);
-}
-
-static void add_decisions(ckpt_comparer *c, const side *a, const side *b)
-{
-    const ckpt_plan *const plan = b->plan;
-    ckpt_decision_change *const change = CKPT_COMPARE_NEW(c, ckpt_decision_change, plan->layer_count);
-    char text[CKPT_UNITS_TEXT];
-    int count = 0;
-    ckpt_ns unchanged = 0;
-    ckpt_bytes unchanged_copies = 0;
-    for (int i = 0; i < plan->layer_count && change != NULL; i++) {
-        const int at = ckpt_names_find(&a->layer, plan->layer[i].layer);
-        if (at < 0) {
-            continue;
-        }
-        const ckpt_decision_change one = {.layer = plan->layer[i].layer,
-                                          .base = a->plan->layer[at].decision,
-                                          .fresh = plan->layer[i].decision,
-                                          .recomputed_ns = b->recomputed_ns[i] - a->recomputed_ns[at],
-                                          .copied_bytes = b->copied[i] - a->copied[at],
-                                          .peak_bytes = b->peak[i] - a->peak[at]};
-        if (one.base != one.fresh) {
-            change[count++] = one;
-        } else {
-            unchanged = ckpt_plus(unchanged, one.recomputed_ns);
-            unchanged_copies = ckpt_plus(unchanged_copies, one.copied_bytes);
-        }
-    }
-    c->d->decision = change;
-    c->d->decision_count = count;
-    if (unchanged != 0) {
-        ckpt_compare_note(c, CKPT_COMPARE_SAY(c, "layers whose decision is the same: %s%s recomputed",
-                                              unchanged > 0 ? "+" : "", ckpt_ns_show(unchanged, text)));
-    }
-    if (unchanged_copies != 0) {
-        ckpt_compare_note(c,
-                          CKPT_COMPARE_SAY(c, "layers whose decision is the same: %s%s copied to the host",
-                                           unchanged_copies > 0 ? "+" : "", ckpt_bytes_show(unchanged_copies, text)));
-    }
-    ckpt_group_decisions(c);
+    return c->code == CKPT_OK;
 }
 
 void ckpt_compare_plans(ckpt_comparer *c)
 {
-    side s[2];
-    c->d->lost = c->file[0]->plan->verdict == CKPT_FITS && c->file[1]->plan->verdict != CKPT_FITS;
-    take_side(c, 0, &s[0]);
-    take_side(c, 1, &s[1]);
-    if (c->code != CKPT_OK) {
+    const ckpt_plan *const base = c->file[0]->plan, *const fresh = c->file[1]->plan;
+    const ckpt_static *const statics[] = {base->outline.statics, fresh->outline.statics};
+    const int static_count[] = {base->outline.static_count, fresh->outline.static_count};
+    ckpt_live_ranges ranges[2];
+    c->d->lost = base->verdict == CKPT_FITS && fresh->verdict != CKPT_FITS;
+    if (!take_side(c, 0, &ranges[0]) || !take_side(c, 1, &ranges[1])) {
         return;
     }
-    const bool was = s[0].plan->reordered, is = s[1].plan->reordered;
-    if (was != is) {
-        ckpt_compare_note(c, is ? "NEW runs ops in another order than the graph's, BASE in that"
-                                : "BASE runs ops in another order than the graph's, NEW in that");
+    if (base->reordered != fresh->reordered) {
+        ckpt_compare_note(c, fresh->reordered ? "NEW runs ops in another order than the graph's, BASE in that"
+                                              : "BASE runs ops in another order than the graph's, NEW in that");
     }
-    add_decisions(c, &s[0], &s[1]);
+    ckpt_compare_layers(c, ranges, statics, static_count);
     ckpt_compare_ways(c);
-    if (s[0].ranges.count > 0 && s[1].ranges.count > 0) {
-        ckpt_compare_peaks(c, (const ckpt_live_ranges[]){s[0].ranges, s[1].ranges},
-                           (const ckpt_static *const[]){s[0].plan->outline.statics, s[1].plan->outline.statics},
-                           (const int[]){s[0].plan->outline.static_count, s[1].plan->outline.static_count});
+    if (ranges[0].count > 0 && ranges[1].count > 0) {
+        ckpt_compare_peaks(c, ranges, statics, static_count);
+    }
+    if (c->d->setting_count == 0 && strcmp(base->graph_sha256, fresh->graph_sha256) != 0) {
+        ckpt_compare_set(c, "graph", CKPT_COMPARE_SAY(c, "digest %.12s", base->graph_sha256),
+                         CKPT_COMPARE_SAY(c, "digest %.12s", fresh->graph_sha256));
     }
 }

@@ -24,45 +24,30 @@ static bool index_rows(ckpt_comparer *c, const ckpt_profile *profile, ckpt_names
     return ok;
 }
 
-/* The first layer that only one of them has. */
+/* What the layers say of the model: as much work on outputs of another size is another type of number. */
 static void match_layers(ckpt_comparer *c, const ckpt_names rows[2])
 {
-    for (int side = 0; side < 2; side++) {
-        const ckpt_profile *const profile = c->file[side]->profile;
-        for (int i = 0; i < profile->row_count; i++) {
-            if (ckpt_names_find(&rows[1 - side], profile->row[i].layer) < 0) {
-                const char *const name = ckpt_compare_name(c, profile->row[i].layer);
-                const char *const none = CKPT_COMPARE_SAY(c, "no %s", name);
-                ckpt_compare_mismatched(c, "layers", side == 0 ? name : none, side == 0 ? none : name);
-                return;
-            }
-        }
-    }
-}
-
-/* Outputs of another size: as much work on them is another type of number, else another batch. */
-static void match_sizes(ckpt_comparer *c, const ckpt_names *rows)
-{
     const ckpt_profile *const base = c->file[0]->profile, *const fresh = c->file[1]->profile;
+    int only[2] = {0, 0}, resized = 0, dtypes = 0;
     for (int i = 0; i < base->row_count; i++) {
         const ckpt_profile_row *const x = &base->row[i];
-        const int at = ckpt_names_find(rows, x->layer);
+        const int at = ckpt_names_find(&rows[1], x->layer);
         const ckpt_profile_row *const y = at >= 0 ? &fresh->row[at] : x;
-        const bool model = x->parameter_bytes != y->parameter_bytes;
-        if (!model && x->output_bytes == y->output_bytes) {
-            continue;
+        only[0] += at < 0;
+        resized += x->output_bytes != y->output_bytes || x->parameter_bytes != y->parameter_bytes;
+        dtypes += x->output_bytes != y->output_bytes && x->forward.flop > 0 && x->forward.flop == y->forward.flop;
+    }
+    for (int i = 0; i < fresh->row_count; i++) {
+        only[1] += ckpt_names_find(&rows[0], fresh->row[i].layer) < 0;
+    }
+    if (only[0] == base->row_count && only[0] > 0 && only[1] > 0) {
+        ckpt_compare_mismatched(c, "layers", ckpt_compare_name(c, base->row[0].layer),
+                                CKPT_COMPARE_SAY(c, "no %s", ckpt_compare_name(c, base->row[0].layer)));
+    } else {
+        ckpt_compare_set_model(c, base->row_count, fresh->row_count, only[1], only[0], resized);
+        if (dtypes > 0) {
+            ckpt_compare_note(c, "outputs of another size are as much work: another type of number");
         }
-        const bool dtype = !model && x->forward.flop > 0 && x->forward.flop == y->forward.flop;
-        const char *const name = ckpt_compare_name(c, x->layer), *side[2];
-        for (int k = 0; k < 2; k++) {
-            const ckpt_profile_row *const row = k == 0 ? x : y;
-            char bytes[CKPT_UNITS_TEXT];
-            side[k] = CKPT_COMPARE_SAY(c, "%s %s %s",
-                                       ckpt_bytes_show(model ? row->parameter_bytes : row->output_bytes, bytes),
-                                       model ? "parameters in" : "from", name);
-        }
-        ckpt_compare_mismatched(c, model ? "layers" : dtype ? "dtype" : "batch", side[0], side[1]);
-        return;
     }
 }
 
@@ -76,9 +61,6 @@ void ckpt_match_profiles(ckpt_comparer *c)
     ckpt_match_name(c, "model", base->model, fresh->model);
     if (c->d->mismatch_count == 0) {
         match_layers(c, rows);
-    }
-    if (c->d->mismatch_count == 0) {
-        match_sizes(c, &rows[1]);
     }
     ckpt_match_machines(c, &base->machine, &fresh->machine);
     const bool in_step[2] = {ckpt_profile_is_in_step(base), ckpt_profile_is_in_step(fresh)};
@@ -174,12 +156,16 @@ void ckpt_profile_copy(ckpt_comparer *c, int side, int of, ckpt_number *number)
     }
 }
 
+static bool certain(ckpt_compare_change change)
+{
+    return change == CKPT_CHANGE_WORSE || change == CKPT_CHANGE_BETTER || change == CKPT_CHANGE_MISSING;
+}
+
 /* The most telling first. */
 static int by_weight(const void *x, const void *y)
 {
     const ckpt_compare_row *const a = x, *const b = y;
-    const bool sure_a = a->value.change == CKPT_CHANGE_WORSE || a->value.change == CKPT_CHANGE_BETTER;
-    const bool sure_b = b->value.change == CKPT_CHANGE_WORSE || b->value.change == CKPT_CHANGE_BETTER;
+    const bool sure_a = certain(a->value.change), sure_b = certain(b->value.change);
     const int64_t own = llabs(a->value.fresh - a->value.base), other = llabs(b->value.fresh - b->value.base);
     const int order = strcmp(a->name, b->name);
     return sure_a != sure_b ? (sure_a ? -1 : 1)
@@ -210,29 +196,42 @@ static void finish_rows(ckpt_comparer *c, ckpt_compare_row *row, int count)
     c->d->row_title = "layer";
 }
 
-/* Layers that were measured in both, not those that repeat another's figures. */
+/* Rows of one layer, NULL: that side lacks it. Not of those that repeat another's figures. */
+static int add_layer(ckpt_comparer *c, const ckpt_profile_row *x, const ckpt_profile_row *y, ckpt_compare_row *row)
+{
+    const bool own = (x != NULL && x->same_as[0] == '\0') || (y != NULL && y->same_as[0] == '\0');
+    int count = 0;
+    for (int d = 0; d < CKPT_DIRECTION_COUNT && own; d++) {
+        const ckpt_number none = {.where = "", .why = ""};
+        const ckpt_number was = x != NULL ? time_of(timing_of(x, d)) : none,
+                          is = y != NULL ? time_of(timing_of(y, d)) : none;
+        if (was.value != 0 || is.value != 0) {
+            row[count++] =
+                (ckpt_compare_row){.name = x != NULL ? x->layer : y->layer,
+                                   .part = directions[d],
+                                   .value = ckpt_compare_value_of(c, ckpt_metric_find(directions[d]), &was, &is)};
+        }
+    }
+    return count;
+}
+
 void ckpt_compare_profiles(ckpt_comparer *c)
 {
     const ckpt_profile *const base = c->file[0]->profile, *const fresh = c->file[1]->profile;
-    ckpt_compare_row *const row = CKPT_COMPARE_NEW(c, ckpt_compare_row, (size_t)base->row_count * CKPT_DIRECTION_COUNT);
-    ckpt_names rows;
+    ckpt_compare_row *const row = CKPT_COMPARE_NEW(
+        c, ckpt_compare_row, ((size_t)base->row_count + (size_t)fresh->row_count) * CKPT_DIRECTION_COUNT);
+    ckpt_names rows[2];
     int count = 0;
-    if (row == NULL || !index_rows(c, fresh, &rows)) {
+    if (row == NULL || !index_rows(c, base, &rows[0]) || !index_rows(c, fresh, &rows[1])) {
         return;
     }
     for (int i = 0; i < base->row_count; i++) {
-        const ckpt_profile_row *const x = &base->row[i];
-        const int at = ckpt_names_find(&rows, x->layer);
-        const ckpt_profile_row *const y = at >= 0 ? &fresh->row[at] : NULL;
-        for (int d = 0; d < CKPT_DIRECTION_COUNT && y != NULL && (x->same_as[0] == '\0' || y->same_as[0] == '\0');
-             d++) {
-            const ckpt_number was = time_of(timing_of(x, d)), is = time_of(timing_of(y, d));
-            if (was.value != 0 || is.value != 0) {
-                row[count++] =
-                    (ckpt_compare_row){.name = x->layer,
-                                       .part = directions[d],
-                                       .value = ckpt_compare_value_of(c, ckpt_metric_find(directions[d]), &was, &is)};
-            }
+        const int at = ckpt_names_find(&rows[1], base->row[i].layer);
+        count += add_layer(c, &base->row[i], at >= 0 ? &fresh->row[at] : NULL, &row[count]);
+    }
+    for (int i = 0; i < fresh->row_count; i++) {
+        if (ckpt_names_find(&rows[0], fresh->row[i].layer) < 0) {
+            count += add_layer(c, NULL, &fresh->row[i], &row[count]);
         }
     }
     finish_rows(c, row, count);

@@ -58,6 +58,29 @@ void ckpt_compare_note(ckpt_comparer *c, const char *text)
     }
 }
 
+void ckpt_compare_set(ckpt_comparer *c, const char *what, const char *base, const char *fresh)
+{
+    if (c->d->setting_count < CKPT_COMPARE_SETTINGS) {
+        c->setting[c->d->setting_count++] = (ckpt_compare_mismatch){what, base, fresh};
+    }
+}
+
+void ckpt_compare_set_bytes(ckpt_comparer *c, const char *what, ckpt_bytes base, ckpt_bytes fresh)
+{
+    char was[CKPT_UNITS_TEXT], is[CKPT_UNITS_TEXT];
+    ckpt_bytes_show(base, was);
+    ckpt_bytes_show(fresh, is);
+    if (base == fresh) {
+        return;
+    }
+    if (strcmp(was, is) == 0) { /* rounded alike */
+        ckpt_compare_set(c, what, CKPT_COMPARE_SAY(c, "%lld B", (long long)base),
+                         CKPT_COMPARE_SAY(c, "%lld B", (long long)fresh));
+    } else {
+        ckpt_compare_set(c, what, CKPT_COMPARE_SAY(c, "%s", was), CKPT_COMPARE_SAY(c, "%s", is));
+    }
+}
+
 void ckpt_compare_mismatched(ckpt_comparer *c, const char *what, const char *base, const char *fresh)
 {
     if (c->d->mismatch_count < CKPT_COMPARE_MISMATCHES) {
@@ -75,7 +98,7 @@ ckpt_compare_value ckpt_compare_value_of(ckpt_comparer *c, const ckpt_metric *me
 {
     ckpt_compare_value v = {.metric = metric,
                             .where = fresh->where,
-                            .nature = fresh->nature,
+                            .nature = fresh->has ? fresh->nature : base->nature,
                             .has_base = base->has,
                             .has_new = fresh->has,
                             .base = base->has ? base->value : 0,
@@ -145,6 +168,7 @@ static void compare_one(ckpt_comparer *c)
     d->value = c->value = CKPT_COMPARE_NEW(c, ckpt_compare_value, CKPT_COMPARE_VALUES);
     d->note = c->note = CKPT_COMPARE_NEW(c, const char *, CKPT_COMPARE_NOTES);
     d->mismatch = c->mismatch = CKPT_COMPARE_NEW(c, ckpt_compare_mismatch, CKPT_COMPARE_MISMATCHES);
+    d->setting = c->setting = CKPT_COMPARE_NEW(c, ckpt_compare_mismatch, CKPT_COMPARE_SETTINGS);
     if (c->code != CKPT_OK) {
         return;
     }
@@ -165,7 +189,7 @@ static int status_of(const ckpt_compare_report *report)
         incomparable = incomparable || !d->compared;
         failed = failed || d->exceeded || (report->options.exit_code && (d->worse > 0 || d->lost));
     }
-    return incomparable ? 3 : failed && !report->options.warn_only ? 1 : 0;
+    return incomparable ? 4 : failed && !report->options.warn_only ? 1 : 0;
 }
 
 ckpt_code ckpt_compare_make(const ckpt_compare_file *base, const ckpt_compare_file *fresh, int count,

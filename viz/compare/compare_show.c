@@ -1,5 +1,6 @@
 /* How numbers and names of a comparison are written, and its verdict in one line; every form of the report
  * uses these. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,13 +91,25 @@ static const char *comma(const ckpt_text *text)
     return text->length > 0 ? ", " : "";
 }
 
+/* A change of less than a hundredth, or a point, which no exceeded limit names: nothing to say beside a failure. */
+static bool trivial(const ckpt_difference *d, const ckpt_compare_value *v)
+{
+    for (int i = 0; i < d->limit_count; i++) {
+        if (d->limit[i].state == CKPT_LIMIT_EXCEEDED && d->limit[i].limit->metric == v->metric) {
+            return false;
+        }
+    }
+    const double change = fabs((double)v->fresh - (double)v->base);
+    return d->exceeded && change < (v->metric->unit == CKPT_UNIT_RATIO ? 1e4 : 0.01 * fabs((double)v->base));
+}
+
 /* "peak +75.0 MB (+1.20 %), step time +12.3 ms (+3.10 %)" of those that changed so. */
 static void put_changed(const ckpt_difference *d, ckpt_compare_change change, ckpt_text *text)
 {
     for (int i = 0; i < d->value_count; i++) {
         const ckpt_compare_value *const v = &d->value[i];
         char more[CKPT_UNITS_TEXT], percent[CKPT_UNITS_TEXT];
-        if (v->change == change) {
+        if (v->change == change && !trivial(d, v)) {
             ckpt_text_add(text, "%s%s %s", comma(text), v->metric->label, ckpt_compare_show_change(v, more));
             ckpt_text_add(text, ckpt_compare_show_percent(v, percent)[0] != '\0' ? " (%s)" : "", percent);
         }
@@ -115,7 +128,8 @@ static int tested_rows(const ckpt_difference *d, ckpt_compare_change change)
 
 static bool untouched(const ckpt_difference *d)
 {
-    bool same = d->decision_count == 0 && d->contributor_count == 0 && d->first_difference[0] == '\0';
+    bool same =
+        d->layer_count == 0 && d->setting_count == 0 && d->contributor_count == 0 && d->first_difference[0] == '\0';
     for (int i = 0; i < d->value_count; i++) {
         same = same && d->value[i].change == CKPT_CHANGE_SAME;
     }
@@ -155,6 +169,12 @@ static void put_verdict(const ckpt_difference *d, ckpt_text *text, ckpt_text par
         ckpt_text_add(text, "%d limit%s exceeded (%s); ", over, over > 1 ? "s" : "", part[0].bytes);
     } else if (d->limit_count > 0) {
         ckpt_text_add(text, "within limits; ");
+    }
+    for (int i = 0; i < d->setting_count; i++) {
+        const ckpt_compare_mismatch *const s = &d->setting[i];
+        if (strcmp(s->what, "budget") == 0 || strcmp(s->what, "model") == 0) {
+            ckpt_text_add(text, "%s %s → %s; ", s->what, s->base, s->fresh);
+        }
     }
     if (d->lost) {
         ckpt_text_add(text, "no longer fits its budget%s", worse || better ? "; " : "");

@@ -20,7 +20,7 @@ void ckpt_match_sweeps(ckpt_comparer *c)
                           ? CKPT_COMPARE_SAY(c, "a static block of %s", ckpt_bytes_show(curve->static_bytes, bytes))
                           : CKPT_COMPARE_SAY(c, "digest %.12s", curve->graph_sha256);
         }
-        ckpt_compare_mismatched(c, "graph", side[0], side[1]);
+        ckpt_compare_set(c, "graph", side[0], side[1]);
     }
     if (base->keep_all_time_ns != fresh->keep_all_time_ns) {
         (void)ckpt_match_costs(c, base->costs, fresh->costs);

@@ -82,6 +82,16 @@ static void add_metrics(maker *m)
     }
 }
 
+static void add_settings(maker *m)
+{
+    ckpt_table *const table = begin(
+        m, (ckpt_table){.title = "What was changed", .header = {"", "base", "new"}, .names = 6}, m->d->setting_count);
+    for (int i = 0; table != NULL && i < m->d->setting_count; i++) {
+        const ckpt_compare_mismatch *const s = &m->d->setting[i];
+        add(table, (ckpt_table_row){.cell = {s->what, s->base, s->fresh}, .tone = CKPT_CHANGE_OTHER});
+    }
+}
+
 static void add_limits(maker *m)
 {
     static const ckpt_compare_change tones[] = {CKPT_CHANGE_BETTER, CKPT_CHANGE_WORSE, CKPT_CHANGE_OTHER};
@@ -91,7 +101,7 @@ static void add_limits(maker *m)
         const ckpt_limit_result *const r = &m->d->limit[i];
         const char *found = r->text;
         for (int k = 0; k < r->because_count; k++) {
-            found = SAY(m, "%s\n%s", found, r->because[k]);
+            found = SAY(m, "%s\n%s", found, r->because[k].text);
         }
         add(table, (ckpt_table_row){.cell = {ckpt_limit_state_name(r->state), found}, .tone = tones[r->state]});
     }
@@ -104,25 +114,47 @@ static const char *more(maker *m, ckpt_compare_unit unit, int64_t value)
     return value == 0 ? "" : SAY(m, "%s%s", value > 0 ? "+" : "", ckpt_compare_show(unit, value, text));
 }
 
-static void add_decisions(maker *m)
+static ckpt_table_row layer_row(maker *m, const char *name, const char *times, const char *what, const int64_t *by)
 {
-    ckpt_table *const table =
-        begin(m,
-              (ckpt_table){.title = "Decisions that changed",
-                           .header = {"layers", "", "decision", "recomputed", "at the peak", "copied to the host"},
-                           .numbers = 0x38,
-                           .names = 1,
-                           .cut = true},
-              m->d->decision_group_count);
-    for (int i = 0; table != NULL && i < m->d->decision_group_count; i++) {
-        const ckpt_decision_group *const g = &m->d->decision_group[i];
+    return (ckpt_table_row){.cell = {name, times, what, more(m, CKPT_UNIT_NS, by[CKPT_SHARE_TIME]),
+                                     more(m, CKPT_UNIT_NS, by[CKPT_SHARE_RECOMPUTED]),
+                                     more(m, CKPT_UNIT_BYTES, by[CKPT_SHARE_PEAK]),
+                                     more(m, CKPT_UNIT_BYTES, by[CKPT_SHARE_COPIED])},
+                            .tone = CKPT_CHANGE_OTHER};
+}
+
+/* Of plans. A trace's layers explain its limits; times that were measured once are no table. */
+static void add_layers(maker *m)
+{
+    int64_t rest[CKPT_SHARE_COUNT] = {0}, all[CKPT_SHARE_COUNT] = {0};
+    const int most = m->d->fresh->plan != NULL ? m->d->layer_group_count : 0;
+    int count = 0;
+    for (int i = 0; i < most; i++) {
+        count += !m->d->layer_group[i].minor;
+    }
+    ckpt_table *const table = begin(m,
+                                    (ckpt_table){.title = "Layers that changed",
+                                                 .header = {"layers", "", "change", "time", "of it recomputed",
+                                                            "at the peak", "copied to the host"},
+                                                 .numbers = 0x78,
+                                                 .names = 1,
+                                                 .cut = true},
+                                    count);
+    for (int i = 0; table != NULL && i < most; i++) {
+        const ckpt_compare_group *const g = &m->d->layer_group[i];
         const char *const of = g->of > 0 ? SAY(m, " of %d", g->of) : "";
-        add(table,
-            (ckpt_table_row){.cell = {g->name, g->count > 1 ? SAY(m, "×%d%s", g->count, of) : "",
-                                      SAY(m, "%s → %s", ckpt_decision_name(g->base), ckpt_decision_name(g->fresh)),
-                                      more(m, CKPT_UNIT_NS, g->recomputed_ns), more(m, CKPT_UNIT_BYTES, g->peak_bytes),
-                                      more(m, CKPT_UNIT_BYTES, g->copied_bytes)},
-                             .tone = CKPT_CHANGE_OTHER});
+        for (int s = 0; s < CKPT_SHARE_COUNT; s++) {
+            all[s] = ckpt_plus(all[s], g->by[s]);
+            rest[s] = ckpt_plus(rest[s], table->row_count >= CKPT_TABLE_SHOWN ? g->by[s] : 0);
+        }
+        if (!g->minor) {
+            add(table, layer_row(m, g->name, g->count > 1 ? SAY(m, "×%d%s", g->count, of) : "", g->what, g->by));
+        }
+    }
+    if (table != NULL) {
+        table->sums = true;
+        table->rest = layer_row(m, SAY(m, "%d more", count - CKPT_TABLE_SHOWN), "", "", rest);
+        table->sum = layer_row(m, "all", "", "", all);
     }
 }
 
@@ -148,6 +180,8 @@ static void add_ways(maker *m)
 
 static void add_contributors(maker *m)
 {
+    ckpt_bytes rest = 0, all = 0;
+    const int count = m->d->contributor_count;
     ckpt_table *const table =
         begin(m,
               (ckpt_table){.title = "What makes the peak another",
@@ -156,14 +190,25 @@ static void add_contributors(maker *m)
                            .names = 1,
                            .cut = true,
                            .note = SAY(m, "the peaks: %s in base, %s in new", m->d->base_peak, m->d->peak)},
-              m->d->contributor_count);
-    for (int i = 0; table != NULL && i < m->d->contributor_count; i++) {
+              count);
+    for (int i = 0; table != NULL && i < count; i++) {
         const ckpt_contributor *const c = &m->d->contributor[i];
+        all = ckpt_plus(all, c->fresh - c->base);
+        rest = ckpt_plus(rest, i >= CKPT_TABLE_SHOWN ? c->fresh - c->base : 0);
         add(table, (ckpt_table_row){.cell = {c->name, c->what, number(m, CKPT_UNIT_BYTES, c->base > 0, c->base),
                                              number(m, CKPT_UNIT_BYTES, c->fresh > 0, c->fresh),
                                              more(m, CKPT_UNIT_BYTES, c->fresh - c->base),
                                              c->fresh > 0 ? c->reason : c->base_reason},
                                     .tone = CKPT_CHANGE_OTHER});
+    }
+    if (table != NULL) {
+        table->sums = true;
+        table->rest = (ckpt_table_row){
+            .cell = {SAY(m, "%d more", count - CKPT_TABLE_SHOWN), "", "", "", more(m, CKPT_UNIT_BYTES, rest), "", ""},
+            .tone = CKPT_CHANGE_OTHER};
+        table->sum =
+            (ckpt_table_row){.cell = {"all", "", "", "", all != 0 ? more(m, CKPT_UNIT_BYTES, all) : "0 B", "", ""},
+                             .tone = CKPT_CHANGE_OTHER};
     }
 }
 
@@ -202,8 +247,9 @@ bool ckpt_page_make(const ckpt_difference *difference, ckpt_arena *out, ckpt_pag
         page->note[page->note_count++] = difference->first_difference;
     }
     add_metrics(&m);
+    add_settings(&m);
     add_limits(&m);
-    add_decisions(&m);
+    add_layers(&m);
     add_ways(&m);
     add_contributors(&m);
     add_rows(&m);

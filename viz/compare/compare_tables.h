@@ -4,7 +4,7 @@
 
 #include "viz/compare/compare_impl.h"
 
-enum { CKPT_TABLE_COLUMNS = 6, CKPT_TABLES_MAX = 6 };
+enum { CKPT_TABLE_COLUMNS = 7, CKPT_TABLES_MAX = 7, CKPT_TABLE_SHOWN = 10 };
 
 typedef struct ckpt_table_row {
     const char *cell[CKPT_TABLE_COLUMNS];
@@ -21,7 +21,10 @@ typedef struct ckpt_table {
     bool cut;         /* where room is short, the first rows that differ will do */
     ckpt_table_row *row;
     int row_count;
-    int telling;      /* rows that differ */
+    int telling;         /* rows that differ */
+    ckpt_table_row rest; /* of a table that adds up, and is cut after CKPT_TABLE_SHOWN rows: the others together */
+    ckpt_table_row sum;  /* and all of them */
+    bool sums;
     const char *note; /* a line on all of it, or "" */
 } ckpt_table;
 
@@ -31,7 +34,8 @@ typedef struct ckpt_page {
     const char *verdict;
     const char *note[CKPT_COMPARE_NOTES + 1]; /* and the first difference of two traces */
     int note_count;
-    ckpt_table table[CKPT_TABLES_MAX]; /* those that there are: metrics, limits, decisions, ways, contributors, rows */
+    ckpt_table
+        table[CKPT_TABLES_MAX]; /* those that there are: metrics, settings, limits, layers, ways, contributors, rows */
     int table_count;
 } ckpt_page;
 

@@ -3,7 +3,7 @@
 
 #include "viz/compare/compare_tables.h"
 
-enum { SHOWN = 10, LONGEST = 160 };
+enum { LONGEST = 160 };
 
 typedef struct writer {
     ckpt_text *text;
@@ -44,22 +44,32 @@ static bool differs(const ckpt_table_row *row)
     return row->tone != CKPT_CHANGE_SAME && row->tone != CKPT_CHANGE_NOISE;
 }
 
-/* The lines of a table, the head first. Of one that may be cut, the first few that differ. Gives how many. */
+static void take_line(writer *w, const ckpt_table *table, const ckpt_table_row *row, ckpt_table_row *line)
+{
+    *line = *row;
+    for (int c = 0; c < table->columns && !table->lines; c++) {
+        const bool name = (table->names >> c & 1) != 0;
+        line->cell[c] = clip(w, line->cell[c], name ? CKPT_COMPARE_LETTERS : LONGEST);
+    }
+}
+
+/* The lines of a table, the head first. Of one that may be cut, the first few that differ; of one that adds up the others
+ * in one, and the sum. Gives how many. */
 static int choose_lines(writer *w, const ckpt_table *table, ckpt_table_row *line)
 {
     int count = 1;
     memcpy(line[0].cell, table->header, sizeof table->header);
     line[0].tone = CKPT_CHANGE_OTHER;
     for (int r = 0; r < table->row_count; r++) {
-        if (table->cut && (!differs(&table->row[r]) || count > SHOWN)) {
-            continue;
+        if (!table->cut || (differs(&table->row[r]) && count <= CKPT_TABLE_SHOWN)) {
+            take_line(w, table, &table->row[r], &line[count++]);
         }
-        line[count] = table->row[r];
-        for (int c = 0; c < table->columns && !table->lines; c++) {
-            const bool name = (table->names >> c & 1) != 0;
-            line[count].cell[c] = clip(w, line[count].cell[c], name ? CKPT_COMPARE_LETTERS : LONGEST);
-        }
-        count++;
+    }
+    if (table->sums && table->row_count > CKPT_TABLE_SHOWN) {
+        take_line(w, table, &table->rest, &line[count++]);
+    }
+    if (table->sums && table->row_count > 1) {
+        take_line(w, table, &table->sum, &line[count++]);
     }
     return count;
 }
@@ -115,7 +125,7 @@ static void put_lines(const writer *w, const ckpt_table *table, const ckpt_table
 
 static void put_table(writer *w, const ckpt_table *table, bool first)
 {
-    ckpt_table_row *const line = CKPT_NEW(&w->arena, ckpt_table_row, table->row_count + 1);
+    ckpt_table_row *const line = CKPT_NEW(&w->arena, ckpt_table_row, table->row_count + 3);
     w->text->failed = w->text->failed || line == NULL;
     if (line == NULL || (table->cut && table->telling == 0 && table->note[0] == '\0')) {
         return;
@@ -126,7 +136,7 @@ static void put_table(writer *w, const ckpt_table *table, bool first)
     const int count = choose_lines(w, table, line);
     put_lines(w, table, line, count);
     const int left = table->telling - (count - 1), same = table->row_count - table->telling;
-    if (table->cut && left > 0) {
+    if (table->cut && !table->sums && left > 0) {
         ckpt_text_add(w->text, "  and %d more; --json has all\n", left);
     }
     if (table->cut && same > 0) {

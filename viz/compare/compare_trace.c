@@ -14,22 +14,13 @@ static ckpt_bytes held(const ckpt_trace *trace, ckpt_category category)
     return trace->event_count > 0 ? trace->event[0].bytes[category] : 0;
 }
 
-/* Weights or inputs of another size: another model, another batch. */
-static void match_sizes(ckpt_comparer *c)
+/* The budget, and weights and inputs of another size: another model, another batch. */
+static void match_settings(ckpt_comparer *c, const ckpt_trace *base, const ckpt_trace *fresh)
 {
-    static const struct {
-        ckpt_category category;
-        const char *what;
-    } sizes[] = {{CKPT_CAT_WEIGHTS, "graph"}, {CKPT_CAT_INPUTS, "batch"}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && c->d->mismatch_count == 0; i++) {
-        const ckpt_bytes was = held(c->file[0]->trace, sizes[i].category);
-        const ckpt_bytes is = held(c->file[1]->trace, sizes[i].category);
-        const char *const name = ckpt_category_name(sizes[i].category);
-        char a[CKPT_UNITS_TEXT], b[CKPT_UNITS_TEXT];
-        if (was != is) {
-            ckpt_compare_mismatched(c, sizes[i].what, CKPT_COMPARE_SAY(c, "%s of %s", ckpt_bytes_show(was, a), name),
-                                    CKPT_COMPARE_SAY(c, "%s of %s", ckpt_bytes_show(is, b), name));
-        }
+    static const ckpt_category sizes[] = {CKPT_CAT_WEIGHTS, CKPT_CAT_INPUTS};
+    ckpt_compare_set_bytes(c, "budget", base->budget_bytes, fresh->budget_bytes);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        ckpt_compare_set_bytes(c, ckpt_category_name(sizes[i]), held(base, sizes[i]), held(fresh, sizes[i]));
     }
 }
 
@@ -39,7 +30,7 @@ void ckpt_match_traces(ckpt_comparer *c)
     const bool both = planned(base) && planned(fresh);
     ckpt_match_name(c, both ? "model" : "program", base->name, fresh->name);
     if (both) {
-        match_sizes(c);
+        match_settings(c, base, fresh);
     }
     c->other_clock = base->measured != fresh->measured;
     if (base->measured && fresh->measured) {
@@ -174,9 +165,11 @@ void ckpt_compare_traces(ckpt_comparer *c)
         !ckpt_compare_ranges(c, fresh, fresh->source, &ranges[1])) {
         return;
     }
+    const int static_count[] = {statics_of(base, statics[0]), statics_of(fresh, statics[1])};
+    const ckpt_static *const blocks[] = {statics[0], statics[1]};
+    ckpt_compare_layers(c, ranges, blocks, static_count);
     if (ranges[0].count > 0 && ranges[1].count > 0) {
-        ckpt_compare_peaks(c, ranges, (const ckpt_static *const[]){statics[0], statics[1]},
-                           (const int[]){statics_of(base, statics[0]), statics_of(fresh, statics[1])});
+        ckpt_compare_peaks(c, ranges, blocks, static_count);
     } else if (base->peak_bytes != fresh->peak_bytes) {
         ckpt_compare_note(c, CKPT_COMPARE_SAY(c,
                                               "%s does not say where each buffer was: which of them make the peak "

@@ -141,6 +141,64 @@ static const char *ways_of(ckpt_comparer *c, const side *s, int op)
     return words != NULL ? words : "not run";
 }
 
+typedef struct ordered {
+    ckpt_way_group group;
+    int first;
+} ordered;
+
+static int by_change(const void *a, const void *b)
+{
+    const ordered *const x = a, *const y = b;
+    const int64_t times[] = {llabs(x->group.time_ns), llabs(y->group.time_ns)};
+    const int64_t bytes[] = {llabs(x->group.workspace_bytes), llabs(y->group.workspace_bytes)};
+    return times[0] != times[1]   ? (times[0] < times[1] ? 1 : -1)
+           : bytes[0] != bytes[1] ? (bytes[0] < bytes[1] ? 1 : -1)
+                                  : x->first - y->first;
+}
+
+static void group_ways(ckpt_comparer *c)
+{
+    const int count = c->d->way_count;
+    const char **const name = CKPT_COMPARE_NEW(c, const char *, count),
+                       **const key = CKPT_COMPARE_NEW(c, const char *, count);
+    ckpt_name_group *const group = CKPT_COMPARE_NEW(c, ckpt_name_group, count);
+    int *const group_of = CKPT_COMPARE_NEW(c, int, count);
+    ordered *const found = CKPT_COMPARE_NEW(c, ordered, count);
+    ckpt_way_group *const made = CKPT_COMPARE_NEW(c, ckpt_way_group, count);
+    for (int i = 0; i < count && c->code == CKPT_OK; i++) {
+        name[i] = c->d->way[i].op;
+        key[i] = CKPT_COMPARE_SAY(c, "%s → %s", c->d->way[i].base, c->d->way[i].fresh);
+    }
+    const int groups = c->code == CKPT_OK ? ckpt_name_groups(c, name, key, count, group, group_of) : 0;
+    if (c->code != CKPT_OK) {
+        return;
+    }
+    for (int g = 0; g < groups; g++) {
+        const ckpt_way_change *const w = &c->d->way[group[g].first];
+        found[g] = (ordered){.group = {.name = group[g].name,
+                                       .count = group[g].count,
+                                       .of = group[g].of,
+                                       .base = w->base,
+                                       .fresh = w->fresh,
+                                       .timed = true},
+                             .first = group[g].first};
+    }
+    for (int i = 0; i < count; i++) {
+        const ckpt_way_change *const w = &c->d->way[i];
+        ckpt_way_group *const g = &found[group_of[i]].group;
+        g->timed = g->timed && w->timed;
+        g->time_ns = ckpt_plus(g->time_ns, w->time_ns);
+        g->workspace_bytes =
+            llabs(w->workspace_bytes) > llabs(g->workspace_bytes) ? w->workspace_bytes : g->workspace_bytes;
+    }
+    qsort(found, (size_t)groups, sizeof *found, by_change);
+    for (int g = 0; g < groups; g++) {
+        made[g] = found[g].group;
+    }
+    c->d->way_group = made;
+    c->d->way_group_count = groups;
+}
+
 static bool has_variants(const ckpt_plan *plan)
 {
     bool any = false;
@@ -184,5 +242,5 @@ void ckpt_compare_ways(ckpt_comparer *c)
                                               "that the other does not use",
                                               bits, bits == 1 ? " is run" : "s are run"));
     }
-    ckpt_group_ways(c);
+    group_ways(c);
 }

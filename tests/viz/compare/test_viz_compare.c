@@ -37,6 +37,17 @@ static ckpt_plan *plan_of(fixture *f, const ckpt_graph *graph, const char *strat
     return plan;
 }
 
+/* Within that many per cent of keep-all's peak. */
+static ckpt_plan *plan_at(fixture *f, const ckpt_graph *graph, const char *strategy, int percent)
+{
+    ckpt_plan *plan = NULL;
+    ckpt_plan_options options = {.effort = CKPT_EFFORT_LOW};
+    options.budget_bytes = plan_of(f, graph, "keep-all")->peak_bytes / 100 * percent;
+    CHECK_OK(ckpt_plan_make(graph, strategy, &options, &f->arena, &plan, &f->err), f->err);
+    CHECK_OK(ckpt_plan_outline(graph, &f->arena, &plan->outline, &f->err), f->err);
+    return plan;
+}
+
 /* The first run at which most is in memory, from the allocations alone. */
 static int peak_step(const ckpt_plan *plan, ckpt_bytes *most)
 {
@@ -70,6 +81,16 @@ static ckpt_bytes bytes_of(const ckpt_plan *plan, int at, const char *name, bool
     return sum;
 }
 
+static ckpt_bytes static_of(const ckpt_plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->outline.static_count; i++) {
+        if (strcmp(plan->outline.statics[i].name, name) == 0) {
+            return plan->outline.statics[i].bytes;
+        }
+    }
+    return 0;
+}
+
 static void check_contributors(const ckpt_difference *d, const ckpt_plan *a, const ckpt_plan *b)
 {
     ckpt_bytes most_a = 0, most_b = 0, sum = 0;
@@ -78,9 +99,13 @@ static void check_contributors(const ckpt_difference *d, const ckpt_plan *a, con
     for (int i = 0; i < d->contributor_count; i++) {
         const ckpt_contributor *const c = &d->contributor[i];
         const bool workspace = strcmp(c->what, "workspace") == 0;
-        CHECK(c->base == bytes_of(a, at_a, c->name, workspace) && c->fresh == bytes_of(b, at_b, c->name, workspace),
-              "%s: %lld and %lld bytes", c->name, (long long)c->base, (long long)c->fresh);
-        assert_true(c->base != c->fresh && (c->fresh == 0) == (c->reason[0] == '\0'));
+        const bool block = strcmp(c->what, "static") == 0;
+        const ckpt_bytes was = block ? static_of(a, c->name) : bytes_of(a, at_a, c->name, workspace);
+        const ckpt_bytes now = block ? static_of(b, c->name) : bytes_of(b, at_b, c->name, workspace);
+        CHECK(c->base == was && c->fresh == now, "%s: %lld and %lld bytes", c->name, (long long)c->base,
+              (long long)c->fresh);
+        CHECK(c->base != c->fresh && (c->fresh == 0 || (c->reason[0] != '\0') == !block), "%s (%s): \"%s\"", c->name,
+              c->what, c->reason);
         sum += c->fresh - c->base;
     }
     assert_true(sum == most_b - most_a);
@@ -109,25 +134,114 @@ static ckpt_ns again_of(const ckpt_plan *plan, const char *layer)
     return sum;
 }
 
-static void check_decisions(const ckpt_difference *d, const ckpt_plan *a, const ckpt_plan *b)
+static bool has_layer(const ckpt_plan *plan, const char *layer)
 {
-    int found = 0, grouped = 0;
-    ckpt_ns by_layer = 0, by_group = 0;
-    for (int k = 0; k < a->layer_count; k++) {
-        assert_string_equal(a->layer[k].layer, b->layer[k].layer);
-        if (a->layer[k].decision != b->layer[k].decision) {
-            const ckpt_decision_change *const c = &d->decision[found++];
-            assert_string_equal(c->layer, b->layer[k].layer);
-            assert_true(c->base == a->layer[k].decision && c->fresh == b->layer[k].decision);
-            assert_true(c->recomputed_ns == again_of(b, c->layer) - again_of(a, c->layer));
-            by_layer += c->recomputed_ns;
+    for (int k = 0; k < plan->layer_count; k++) {
+        if (strcmp(plan->layer[k].layer, layer) == 0) {
+            return true;
         }
     }
-    for (int g = 0; g < d->decision_group_count; g++) {
-        grouped += d->decision_group[g].count;
-        by_group += d->decision_group[g].recomputed_ns;
+    return false;
+}
+
+static ckpt_decision decision_of(const ckpt_plan *plan, const char *layer)
+{
+    for (int k = 0; k < plan->layer_count; k++) {
+        if (strcmp(plan->layer[k].layer, layer) == 0) {
+            return plan->layer[k].decision;
+        }
     }
-    assert_true(found == d->decision_count && grouped == found && by_layer == by_group);
+    return CKPT_KEEP;
+}
+
+static const ckpt_compare_layer *layer_of(const ckpt_difference *d, const char *layer)
+{
+    for (int i = 0; i < d->layer_count; i++) {
+        if (d->layer[i].fate <= CKPT_LAYER_REMOVED && strcmp(d->layer[i].layer, layer) == 0) {
+            return &d->layer[i];
+        }
+    }
+    return NULL;
+}
+
+/* What was decided on layers of both, recomputed where, added and removed; and whether all shares add up. */
+static void check_layers(const ckpt_difference *d, const ckpt_plan *a, const ckpt_plan *b)
+{
+    const int64_t all[] = {[CKPT_SHARE_PEAK] = b->peak_bytes - a->peak_bytes,
+                           [CKPT_SHARE_TIME] = b->time_ns - a->time_ns,
+                           [CKPT_SHARE_RECOMPUTED] = b->recompute_ns - a->recompute_ns,
+                           [CKPT_SHARE_COPIED] = b->offload_bytes - a->offload_bytes,
+                           [CKPT_SHARE_HOST] = b->host_bytes - a->host_bytes};
+    const bool copies = a->offload_bytes > 0 || b->offload_bytes > 0;
+    for (int s = 0; s <= CKPT_SHARE_HOST; s++) {
+        int64_t by_layer = 0, by_group = 0;
+        for (int i = 0; i < d->layer_count; i++) {
+            by_layer += d->layer[i].by[s];
+            /* The files tell everything: only waits for copies are no layer's. */
+            assert_true(s == CKPT_SHARE_KEEP_ALL || d->layer[i].fate != CKPT_LAYER_REST || d->layer[i].by[s] == 0 ||
+                        (s == CKPT_SHARE_TIME && copies));
+        }
+        for (int g = 0; g < d->layer_group_count; g++) {
+            by_group += d->layer_group[g].by[s];
+        }
+        CHECK(s == CKPT_SHARE_KEEP_ALL || by_layer == all[s], "share %d: %lld of %lld", s, (long long)by_layer,
+              (long long)all[s]);
+        assert_true(by_group == by_layer);
+    }
+    int grouped = 0;
+    for (int g = 0; g < d->layer_group_count; g++) {
+        grouped += d->layer_group[g].count;
+    }
+    assert_true(grouped == d->layer_count && d->layers_known);
+    for (int side = 0; side < 2; side++) {
+        const ckpt_plan *const own = side == 0 ? a : b, *const other = side == 0 ? b : a;
+        for (int k = 0; k < own->layer_count; k++) {
+            const char *const name = own->layer[k].layer;
+            const ckpt_compare_layer *const l = layer_of(d, name);
+            const ckpt_ns again = again_of(b, name) - again_of(a, name);
+            if (!has_layer(other, name)) {
+                assert_true(l != NULL && l->fate == (side == 0 ? CKPT_LAYER_REMOVED : CKPT_LAYER_ADDED) && !l->decided);
+            } else if (decision_of(a, name) != decision_of(b, name)) {
+                assert_true(l != NULL && l->decided && l->base == decision_of(a, name) &&
+                            l->fresh == decision_of(b, name));
+            }
+            assert_true((l == NULL ? 0 : l->by[CKPT_SHARE_RECOMPUTED]) == again);
+        }
+    }
+}
+
+/* Whatever exceeds a limit, its lines add up to what changed: in points, to rounding. */
+static int check_causes(fixture *f, const ckpt_compare_file *files)
+{
+    ckpt_limit limit[16];
+    int count = 0, exceeded = 0;
+    CHECK_OK(ckpt_limits_parse("peak=0,arena=0,static=0,step_time=0,recompute=0,overhead=0,gap=0,offload=0,host=0,"
+                               "keep_all_time=0,other_ways=0",
+                               true, limit, 16, &count, &f->arena, &f->err),
+             f->err);
+    const ckpt_difference *const d =
+        compare(f, &files[0], &files[1], &(ckpt_compare_options){.limit = limit, .limit_count = count});
+    for (int i = 0; i < d->limit_count; i++) {
+        const ckpt_limit_result *const r = &d->limit[i];
+        int64_t sum = 0;
+        bool counts = false;
+        for (int k = 0; k < r->because_count; k++) {
+            assert_true(!counts || r->because[k].counts); /* what was set stands first */
+            counts = counts || r->because[k].counts;
+            sum += r->because[k].change;
+        }
+        if (r->state == CKPT_LIMIT_EXCEEDED) {
+            const int64_t change = r->value->fresh - r->value->base;
+            const int64_t off = r->value->metric->unit == CKPT_UNIT_RATIO ? d->layer_group_count + 2 : 0;
+            CHECK(counts && llabs(sum - change) <= off, "%s: %lld of %lld", r->limit->text, (long long)sum,
+                  (long long)change);
+            assert_true(d->setting_count == 0 || strcmp(d->setting[0].what, "budget") != 0 ||
+                        strcmp(r->limit->metric->name, "static") == 0 ||
+                        strncmp(r->because[0].text, "budget: ", 8) == 0);
+            exceeded++;
+        }
+    }
+    return exceeded;
 }
 
 static void plans_against_plain_loops(void **state)
@@ -147,8 +261,9 @@ static void plans_against_plain_loops(void **state)
             const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
             assert_true(d->compared && d->mismatch_count == 0 && d->contributors_known);
             check_contributors(d, a, b);
-            check_decisions(d, a, b);
-            changed += d->decision_count > 0;
+            check_layers(d, a, b);
+            (void)check_causes(f, files);
+            changed += d->layer_count > 0;
             const ckpt_difference *const back = compare(f, &files[1], &files[0], &options);
             assert_true(back->worse == d->better && back->better == d->worse);
             check_contributors(back, b, a);
@@ -158,8 +273,46 @@ static void plans_against_plain_loops(void **state)
     CHECK(changed > 5, "only %d pairs had changed decisions", changed);
 }
 
+/* Plans of two networks that share names: what was added, removed and resized, and what each does, adds up. */
+static void contributors_add_up_on_random_pairs(void **state)
+{
+    static const char *const strategies[] = {"keep-all", "recompute-all", "greedy", "auto", "search"};
+    fixture *const f = *state;
+    const uint64_t rounds = ckpt_test_rounds(80, 40);
+    int pairs = 0, exceeded = 0, copied = 0, fates[CKPT_LAYER_REST + 1] = {0};
+    for (uint64_t i = 0; i < rounds; i++) {
+        const ckpt_mark mark = ckpt_arena_mark(&f->arena);
+        ckpt_plan *plan[2];
+        for (int k = 0; k < 2; k++) {
+            ckpt_graph *const graph = ckpt_test_step(&f->arena, ckpt_test_draw(1000000), 3 + (int)ckpt_test_draw(12));
+            graph->has_link = i % 2 == 0;
+            graph->d2h_bytes_per_s = graph->h2d_bytes_per_s = INT64_C(1) << ckpt_test_draw(40);
+            plan[k] = plan_at(f, graph, strategies[ckpt_test_draw(5)], 75 + (int)ckpt_test_draw(40));
+        }
+        if (plan[0]->verdict == CKPT_FITS && plan[1]->verdict == CKPT_FITS) {
+            plan[0]->graph_name = plan[1]->graph_name = "net";
+            plan[1]->budget_bytes = plan[0]->budget_bytes + (ckpt_bytes)ckpt_test_draw(2);
+            const ckpt_compare_file files[] = {of_plan(plan[0]), of_plan(plan[1])};
+            const ckpt_difference *const d = compare(f, &files[0], &files[1], &(ckpt_compare_options){0});
+            assert_true(d->compared && d->mismatch_count == 0);
+            check_contributors(d, plan[0], plan[1]);
+            check_layers(d, plan[0], plan[1]);
+            exceeded += check_causes(f, files);
+            for (int l = 0; l < d->layer_count; l++) {
+                fates[d->layer[l].fate]++;
+            }
+            copied += plan[0]->offload_bytes > 0 || plan[1]->offload_bytes > 0;
+            pairs++;
+        }
+        ckpt_arena_rewind(&f->arena, mark);
+    }
+    CHECK(pairs > 5 && exceeded > pairs && fates[CKPT_LAYER_RESIZED] > 0 && fates[CKPT_LAYER_ADDED] > 0 &&
+              fates[CKPT_LAYER_REMOVED] > 0 && fates[CKPT_LAYER_STATIC] > 0 && copied > 0,
+          "%d pairs, %d limits exceeded, %d with copies: too few", pairs, exceeded, copied);
+}
+
 /* A plan of layers that all change alike, and nothing else. */
-static const ckpt_decision_group *group_of(fixture *f, const char *const *layer, int count, int *groups)
+static const ckpt_compare_group *group_of(fixture *f, const char *const *layer, int count, int *groups)
 {
     ckpt_layer_decision keep[16], recomputed[16];
     for (int i = 0; i < count; i++) {
@@ -172,8 +325,8 @@ static const ckpt_decision_group *group_of(fixture *f, const char *const *layer,
     const ckpt_compare_file files[] = {of_plan(&a), of_plan(&b)};
     const ckpt_compare_options options = {0};
     const ckpt_difference *const d = compare(f, &files[0], &files[1], &options);
-    *groups = d->decision_group_count;
-    return d->decision_group;
+    *groups = d->layer_group_count;
+    return d->layer_group;
 }
 
 static void names_of_groups(void **state)
@@ -198,7 +351,7 @@ static void names_of_groups(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int groups = 0;
-        const ckpt_decision_group *const g = group_of(f, cases[i].layer, cases[i].count, &groups);
+        const ckpt_compare_group *const g = group_of(f, cases[i].layer, cases[i].count, &groups);
         CHECK(groups == cases[i].groups, "case %zu: %d groups", i, groups);
         bool found = false;
         for (int k = 0; k < groups; k++) {
@@ -466,6 +619,7 @@ int main(int argc, char **argv)
     ckpt_test_seed(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_against_plain_loops, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(contributors_add_up_on_random_pairs, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(names_of_groups, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(sweeps_against_every_budget, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(limits_to_the_byte, ckpt_test_open, ckpt_test_close),
