@@ -231,19 +231,10 @@ static ckpt_code demand_again(const stepping *s, const ckpt_graph **demanding, c
     return CKPT_OK;
 }
 
-/* Trains by the plan where there is memory for it. Memory that is refused after all is no error. */
+/* Trains by the plan where there is memory for it. */
 static ckpt_code try_plan(stepping *s, const ckpt_plan *plan, ckpt_err *err)
 {
-    ckpt_err why = {0};
-    if (!fits(s, plan)) {
-        return CKPT_OK;
-    }
-    const ckpt_code code = train(s, plan, &why);
-    if (code != CKPT_OK && code != CKPT_NO_MEMORY) {
-        *err = why;
-        return code;
-    }
-    return CKPT_OK;
+    return fits(s, plan) ? train(s, plan, err) : CKPT_OK;
 }
 
 static ckpt_code try_ways(stepping *s, ckpt_err *err)
@@ -303,12 +294,14 @@ static ckpt_bytes meminfo(const char *key)
     return kilobytes;
 }
 
-/* For a plan: what is free on the device; of a CPU three quarters of what the system would give. */
+/* For a plan: nine tenths of what is free on the device; of a CPU three quarters of what the system would give. */
 static ckpt_code find_memory(stepping *s, ckpt_err *err)
 {
     ckpt_device_memory memory = {0};
     CKPT_TRY(s->device->api->memory(s->device, &memory, err));
-    s->available = s->device->api->gpu ? memory.free : meminfo("MemAvailable:") / 4 * 3 * 1024;
+    s->available = s->options->memory_bytes > 0 ? s->options->memory_bytes
+                   : s->device->api->gpu        ? memory.free / 10 * 9
+                                                : meminfo("MemAvailable:") / 4 * 3 * 1024;
     return CKPT_OK;
 }
 
@@ -356,6 +349,6 @@ ckpt_code ckpt_profile_steps(ckpt_device *device, const ckpt_network *network,
     CKPT_TRY(ckpt_network_lower(network, profile, NULL, out, &s.lowered, err));
     CKPT_TRY(take_algorithms(&s, profile, err));
     CKPT_TRY(find_memory(&s, err));
-    CKPT_TRY_WHILE(err, try_all(&s, err), "training steps to time layers in");
+    CKPT_TRY_WHILE(err, try_all(&s, err), "training to time layers in the step (--isolated does not)");
     return s.count == 0 ? CKPT_OK : ckpt_profile_in_step(s.lowered, s.stepped, s.count, out, profile, err);
 }

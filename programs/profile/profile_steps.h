@@ -7,8 +7,9 @@
 #include "ops/lowering/network.h"
 
 typedef struct ckpt_profile_steps_options {
-    int steps;   /* timed of each plan; 0: 5 at least, and more of short ones */
-    bool record; /* take a GPU's times from what CUPTI says, where it can be opened */
+    int steps;               /* timed of each plan; 0: 5 at least, and more of short ones */
+    bool record;             /* take a GPU's times from what CUPTI says, where it can be opened */
+    ckpt_bytes memory_bytes; /* for the plans; 0: what is free */
     /* called with a line for what the figures do not show; never NULL */
     void (*note)(const char *line);
 } ckpt_profile_steps_options;
