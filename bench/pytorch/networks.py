@@ -177,45 +177,131 @@ class ViT(nn.Module):
         return F.cross_entropy(self.net(images), targets)
 
 
+def conv_bn(inside, out):
+    return [nn.Conv2d(inside, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+
+
+class UNet(nn.Module):
+    def __init__(self, classes=2):
+        super().__init__()
+        widths = [64, 128, 256, 512, 512]
+        self.down = nn.ModuleList(nn.Sequential(*conv_bn(a, b), *conv_bn(b, b)) for a, b in zip([3] + widths, widths))
+        self.up = nn.ModuleList(nn.Sequential(*conv_bn(2 * w, w), *conv_bn(w, max(w // 2, 64))) for w in widths[3::-1])
+        self.out = nn.Conv2d(64, classes, 1)
+
+    def forward(self, images, mask):
+        kept, x = [], images
+        for i, part in enumerate(self.down):
+            x = part(F.max_pool2d(x, 2) if i else x)
+            kept.append(x)
+        for part, skip in zip(self.up, kept[3::-1]):
+            x = part(torch.cat([skip, F.interpolate(x, scale_factor=2, mode="bilinear")], dim=1))
+        return F.cross_entropy(self.out(x), mask)
+
+
+class Dense(nn.Module):
+    def __init__(self, inside, growth):
+        super().__init__()
+        self.new = nn.Sequential(
+            nn.BatchNorm2d(inside), nn.ReLU(inplace=True), nn.Conv2d(inside, 4 * growth, 1, bias=False),
+            nn.BatchNorm2d(4 * growth), nn.ReLU(inplace=True), nn.Conv2d(4 * growth, growth, 3, 1, 1, bias=False))
+
+    def forward(self, x):
+        return torch.cat([x, self.new(x)], dim=1)
+
+
+class DenseNet(nn.Module):
+    """DenseNet-BC for CIFAR: depth 100, growth 12."""
+
+    def __init__(self, growth=12, layers=16, classes=10):
+        super().__init__()
+        width = 2 * growth
+        parts = [nn.Conv2d(3, width, 3, 1, 1, bias=False)]
+        for group in range(3):
+            parts += [Dense(width + i * growth, growth) for i in range(layers)]
+            width += layers * growth
+            parts += [nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            if group < 2:
+                parts += [nn.Conv2d(width, width // 2, 1, bias=False), nn.AvgPool2d(2)]
+                width //= 2
+        self.body, self.fc = nn.Sequential(*parts), nn.Linear(width, classes)
+
+    def forward(self, images, targets):
+        return F.cross_entropy(self.fc(self.body(images).mean(dim=(2, 3))), targets)
+
+
+class LSTM(nn.Module):
+    def __init__(self, hidden=256):
+        super().__init__()
+        self.embed, self.lstm = nn.Embedding(256, hidden), nn.LSTM(hidden, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, 256)
+
+    def forward(self, ids, targets):
+        return F.cross_entropy(self.head(self.lstm(self.embed(ids))[0]).flatten(0, 1), targets.flatten())
+
+
 def adamw(net, lr, decay, beta2=0.999):
     return torch.optim.AdamW(net.parameters(), lr=lr, betas=(0.9, beta2), weight_decay=decay, fused=True)
+
+
+def ids(batch, tokens, rows):
+    return [torch.randint(0, rows, (batch, tokens)) for _ in range(2)]
+
+
+def images(batch, size, classes):
+    return [torch.randn(batch, 3, size, size), torch.randint(0, classes, (batch,))]
+
+
+def sgd(net, lr, nesterov=False):
+    return torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9, weight_decay=1e-4, nesterov=nesterov, fused=True)
+
+
+def adam(net, lr):
+    return torch.optim.Adam(net.parameters(), lr=lr, fused=True)
+
+
+MAKERS = {  # name: (network, its batch, optimizer of a network)
+    "gpt2-124m": (GPT2, lambda: ids(4, 256, 50257), lambda net: adamw(net, 6e-4, 0.1, 0.95)),
+    "resnet50": (ResNet50, lambda: images(8, 224, 1000), lambda net: sgd(net, 0.002)),
+    "vit-b-16": (ViT, lambda: images(4, 224, 1000), lambda net: adamw(net, 3e-4, 0.1)),
+    "densenet-bc": (DenseNet, lambda: images(64, 32, 10), lambda net: sgd(net, 0.1, nesterov=True)),
+    "unet": (UNet, lambda: [torch.randn(1, 3, 256, 256), torch.randint(0, 2, (1, 256, 256))], lambda net: adam(net, 1e-4)),
+    "lstm": (LSTM, lambda: ids(64, 32, 256), lambda net: adam(net, 2e-3)),
+    "llama": (Llama, lambda: ids(4, 256, 32000), lambda net: adamw(net, 3e-4, 0.1, 0.95)),
+    "sd-unet-block": (UNetBlock, lambda: [torch.randn(1, 320, 64, 64), torch.randn(1, 1280), torch.randn(1, 77, 768),
+                                          torch.randn(1, 320, 64, 64)], lambda net: adamw(net, 1e-4, 0.01)),
+}
 
 
 def make(name):
     """(network, batch, optimizer)"""
     torch.manual_seed(1)
-    if name == "gpt2-124m":
-        net = GPT2()
-        return net, [torch.randint(0, 50257, (1, 256)) for _ in range(2)], adamw(net, 6e-4, 0.1, 0.95)
-    if name == "llama":
-        net = Llama()
-        return net, [torch.randint(0, 32000, (4, 256)) for _ in range(2)], adamw(net, 3e-4, 0.1, 0.95)
-    if name == "vit-b-16":
-        net = ViT()
-        return net, [torch.randn(4, 3, 224, 224), torch.randint(0, 1000, (4,))], adamw(net, 3e-4, 0.1)
-    if name == "sd-unet-block":
-        net = UNetBlock()
-        return net, [torch.randn(1, 320, 64, 64), torch.randn(1, 1280), torch.randn(1, 77, 768),
-                     torch.randn(1, 320, 64, 64)], adamw(net, 1e-4, 0.01)
-    net = ResNet50()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-4, fused=True)
-    return net, [torch.randn(4, 3, 224, 224), torch.randint(0, 1000, (4,))], optimizer
+    network, batch, optimizer = MAKERS[name]
+    net = network()
+    return net, batch(), optimizer(net)
 
 
 def parameters(name):
-    return sum(p.numel() for p in make(name)[0].parameters())
+    return sum(p.numel() for p in MAKERS[name][0]().parameters())
 
 
-def step_of(name, channels_last=False):
-    """A function that does one training step."""
+def has_images(name):
+    return any(x.dim() == 4 for x in MAKERS[name][1]())
+
+
+def step_of(name, channels_last=False, compiled=False, bfloat16=False):
+    """A function that does one training step. `bfloat16`: PyTorch's autocast, so parameters stay float32, as in ckpt."""
     net, batch, optimizer = make(name)
     if channels_last:
         net = net.to(memory_format=torch.channels_last)
         batch = [x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in batch]
+    if compiled:
+        net = torch.compile(net, dynamic=False)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = net(*batch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            loss = net(*batch)
         loss.backward()
         optimizer.step()
         return loss.item()
