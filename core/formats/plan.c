@@ -63,6 +63,7 @@ typedef struct checker {
     const ckpt_plan *plan;
     const ckpt_item *root;
     known_names known;
+    int *target, *buffer; /* of every step, of every allocation: ckpt_plan_check_figures */
     ckpt_arena scratch;
     ckpt_err *err;
 } checker;
@@ -147,7 +148,8 @@ static ckpt_code check_steps(const checker *c)
 {
     for (int i = 0; i < c->plan->step_count; i++) {
         const ckpt_step *const step = &c->plan->step[i];
-        if (step_target(&c->known, step) < 0) {
+        c->target[i] = step_target(&c->known, step);
+        if (c->target[i] < 0) {
             return blame(
                 c, false, "steps", i,
                 CKPT_FAIL(c->err, CKPT_BAD_INPUT, "step %d: %s \"%.80s\", which is not among the \"%s\" of \"graph\"",
@@ -161,10 +163,11 @@ static ckpt_code check_allocations(const checker *c)
 {
     for (int i = 0; i < c->plan->allocation_count; i++) {
         const ckpt_allocation *const allocation = &c->plan->allocation[i];
+        c->buffer[i] = -1;
         if (is_workspace(allocation->name)) {
             continue;
         }
-        const int b = ckpt_names_find(&c->known.buffers, allocation->name);
+        const int b = c->buffer[i] = ckpt_names_find(&c->known.buffers, allocation->name);
         if (b < 0) {
             return blame(c, false, "places", i,
                          CKPT_FAIL(c->err, CKPT_BAD_INPUT,
@@ -183,17 +186,23 @@ static ckpt_code check_allocations(const checker *c)
 
 static ckpt_code check(checker *c)
 {
-    CKPT_TRY(check_names(c));
-    CKPT_TRY(check_sums(c));
-    CKPT_TRY(check_steps(c));
-    return check_allocations(c);
+    const ckpt_plan *const plan = c->plan;
+    if (plan->outline.op_count > 0) {
+        c->target = CKPT_NEW(&c->scratch, int, plan->step_count);
+        c->buffer = CKPT_NEW(&c->scratch, int, plan->allocation_count);
+        if (c->target == NULL || c->buffer == NULL) {
+            return CKPT_FAIL(c->err, CKPT_NO_MEMORY, "check of %d steps", plan->step_count);
+        }
+        CKPT_TRY(check_names(c));
+        CKPT_TRY(check_sums(c));
+        CKPT_TRY(check_steps(c));
+        CKPT_TRY(check_allocations(c));
+    }
+    return ckpt_plan_check_figures(plan, c->target, c->buffer, c->root, &c->scratch, c->err);
 }
 
-ckpt_code ckpt_plan_check_outline(const ckpt_plan *plan, const ckpt_item *root, ckpt_err *err)
+ckpt_code ckpt_plan_check_itself(const ckpt_plan *plan, const ckpt_item *root, ckpt_err *err)
 {
-    if (plan->outline.op_count == 0) {
-        return CKPT_OK;
-    }
     checker c = {.plan = plan, .root = root, .err = err};
     ckpt_arena_init(&c.scratch);
     const ckpt_code code = check(&c);

@@ -102,8 +102,8 @@ typedef struct ckpt_plan {
     int allocation_count;
 } ckpt_plan;
 
-/* Errors as ckpt_graph_read. Only the form is checked here; ckpt_plan_bind resolves names, ckpt_plan_check (in
- * planner/) replays it. */
+/* Errors as ckpt_graph_read. The form is checked here, and that the plan agrees with itself; ckpt_plan_bind resolves names,
+ * ckpt_plan_check (in planner/) replays it. */
 CKPT_MUST_USE ckpt_code ckpt_plan_read(const char *path, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_plan_item(const ckpt_item *root, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err);
 void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
@@ -111,6 +111,9 @@ void ckpt_plan_write(const ckpt_plan *plan, ckpt_text *text);
 /* Fill `target` and `buffer` from names. Refuses a plan of another graph with the reason: other name, another
  * size of a buffer (another batch?), a name the graph does not have, or another structure (digest). */
 CKPT_MUST_USE ckpt_code ckpt_plan_bind(ckpt_plan *plan, const ckpt_graph *graph, ckpt_err *err);
+
+/* The static block and the most that lies in the arena in any step. Errors: CKPT_NO_MEMORY. Cost: O(steps + allocations). */
+CKPT_MUST_USE ckpt_code ckpt_plan_peak(const ckpt_plan *plan, ckpt_arena *scratch, ckpt_bytes *peak, ckpt_err *err);
 
 const char *ckpt_step_kind_name(ckpt_step_kind kind);
 const char *ckpt_decision_name(ckpt_decision decision);

@@ -1,4 +1,5 @@
-/* ckpt-plan/1 to and from a file. Only the form is checked: what the steps mean is ckpt_plan_check's. */
+/* ckpt-plan/1 to and from a file. Checked are the form and that a plan agrees with itself: whether the
+ * steps are legal is ckpt_plan_check's. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -302,7 +303,7 @@ static ckpt_code read_plan(const reader *r, const ckpt_item *root)
     CKPT_TRY(read_options(r, root));
     CKPT_TRY(read_steps(r, root));
     CKPT_TRY(read_places(r, root));
-    return ckpt_plan_check_outline(plan, root, r->err);
+    return ckpt_plan_check_itself(plan, root, r->err);
 }
 
 ckpt_code ckpt_plan_item(const ckpt_item *root, ckpt_arena *out, ckpt_plan **plan, ckpt_err *err)

@@ -546,33 +546,22 @@ static ckpt_code check_figures(const replay *r, ckpt_arena *scratch, ckpt_err *e
 {
     const ckpt_plan *const plan = r->plan;
     const ckpt_graph *const graph = r->graph;
-    ckpt_bytes *const change = CKPT_NEW(scratch, ckpt_bytes, plan->step_count + 1);
-    ckpt_moment *const moment = CKPT_NEW(scratch, ckpt_moment, plan->step_count);
-    if (change == NULL || moment == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "figures of %d steps", plan->step_count);
-    }
-    for (int i = 0; i < plan->allocation_count; i++) {
-        change[plan->allocation[i].from] += plan->allocation[i].bytes;
-        change[plan->allocation[i].to + 1] -= plan->allocation[i].bytes;
-    }
-    ckpt_bytes live = 0;
-    ckpt_bytes most = 0;
-    for (int i = 0; i < plan->step_count; i++) {
-        live += change[i];
-        most = live > most ? live : most;
-    }
+    ckpt_bytes peak = 0;
+    CKPT_TRY(check_figure("static_bytes", plan->static_bytes, graph->static_bytes, err));
+    CKPT_TRY(ckpt_plan_peak(plan, scratch, &peak, err));
+    CKPT_TRY(check_figure("peak_bytes", plan->peak_bytes, peak, err));
     if (r->has_workspace != NULL) {
-        CKPT_TRY(check_figure("static_bytes", plan->static_bytes, graph->static_bytes, err));
-        CKPT_TRY(check_figure("peak_bytes", plan->peak_bytes, graph->static_bytes + most, err));
         return check_figure("host_bytes", plan->host_bytes, r->host_bytes, err);
+    }
+    ckpt_moment *const moment = CKPT_NEW(scratch, ckpt_moment, plan->step_count);
+    if (moment == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "clock of %d steps", plan->step_count);
     }
     ckpt_ns time = 0;
     CKPT_TRY(ckpt_plan_clock(plan, graph, scratch, moment, &time, err));
     ckpt_bytes keep_all_peak = 0;
     ckpt_ns keep_all_time = 0;
     CKPT_TRY(ckpt_keep_all_measure(graph, scratch, &keep_all_peak, &keep_all_time, err));
-    CKPT_TRY(check_figure("static_bytes", plan->static_bytes, graph->static_bytes, err));
-    CKPT_TRY(check_figure("peak_bytes", plan->peak_bytes, graph->static_bytes + most, err));
     CKPT_TRY(check_figure("time_ns", plan->time_ns, time, err));
     CKPT_TRY(check_figure("recompute_ns", plan->recompute_ns, r->recompute_ns, err));
     CKPT_TRY(check_figure("offload_bytes", plan->offload_bytes, r->offload_bytes, err));

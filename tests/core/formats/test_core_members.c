@@ -69,6 +69,30 @@ static const ckpt_graph *draw_graph(ckpt_arena *arena)
     return graph;
 }
 
+/* What follows from the steps and places, computed the long way. */
+static void fill_summary(ckpt_plan *plan, const ckpt_graph *graph)
+{
+    bool on_host[MOST] = {false};
+    for (int i = 0; i < plan->step_count; i++) {
+        ckpt_bytes live = plan->static_bytes;
+        for (int k = 0; k < plan->allocation_count; k++) {
+            const ckpt_allocation *const a = &plan->allocation[k];
+            live += a->from <= i && i <= a->to ? a->bytes : 0;
+        }
+        plan->peak_bytes = live > plan->peak_bytes ? live : plan->peak_bytes;
+        for (int o = 0; o < graph->op_count && plan->step[i].kind == CKPT_RUN; o++) {
+            plan->time_ns += strcmp(graph->op[o].name, plan->step[i].name) == 0 ? graph->op[o].time_ns : 0;
+        }
+        for (int b = 0; b < graph->buffer_count && plan->step[i].kind == CKPT_OFFLOAD; b++) {
+            if (strcmp(graph->buffer[b].name, plan->step[i].name) == 0) {
+                plan->offload_bytes += graph->buffer[b].bytes;
+                plan->host_bytes += on_host[b] ? 0 : graph->buffer[b].bytes;
+                on_host[b] = true;
+            }
+        }
+    }
+}
+
 /* Steps and places that mean nothing, of ops and buffers that there are. */
 static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
 {
@@ -113,6 +137,8 @@ static ckpt_plan *draw_plan(const ckpt_graph *graph, ckpt_arena *arena)
     plan->allocation = allocation;
     plan->option = option;
     plan->algorithms = algorithms;
+    plan->budget_bytes = INT64_MAX;
+    fill_summary(plan, graph);
     return plan;
 }
 
