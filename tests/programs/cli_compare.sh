@@ -40,6 +40,25 @@ plan() { "$bin/ckpt-plan" --effort 0 --threads 1 "$@" >/dev/null || fail "ckpt-p
 edit() { python3 -c '
 import json, sys
 d = json.load(open(sys.argv[1]))
+
+def grow(n): # the static block by n bytes
+    d["graph"]["static"].append({"name": "pad", "bytes": n})
+    for key in ("static_bytes", "peak_bytes"):
+        d["summary"][key] += n
+    d["budget_bytes"] += n
+
+def slow(n): # every op by n ns
+    for o in d["graph"]["ops"]:
+        o["time_ns"] += n
+    d["summary"]["time_ns"] += n * sum("run" in step for step in d["steps"])
+    d["summary"]["recompute_ns"] += n * sum(step.get("again", False) for step in d["steps"])
+    d.pop("bound", None)
+
+def rename(of): # layers
+    d["layers"] = {of(k): v for k, v in d["layers"].items()}
+    for o in d["graph"]["ops"]:
+        o["layer"] = of(o["layer"]) if "layer" in o else ""
+
 exec(sys.argv[3])
 json.dump(d, open(sys.argv[2], "w"))' "$@" || fail "edit $*"; }
 
@@ -100,13 +119,13 @@ P
 has "keep → recompute  " "h.4 … h.5.up   ×2 " "  at the peak" "kB    –  " "  kept since step "
 
 # 3 the peak up by one byte, and 4 faster
-edit all.json byte.json 'd["summary"]["peak_bytes"] += 1'
-expect 0 "worse: peak +1 B (+0.00 %)" all.json byte.json
-expect 1 "worse: peak +1 B (+0.00 %)" --exit-code all.json byte.json
-expect 1 "1 limit exceeded (peak); worse: peak +1 B (+0.00 %)" --max-increase peak=0 all.json byte.json
+edit all.json byte.json 'grow(1)'
+expect 0 "budget 2246400 B → 2246401 B; worse: peak +1 B (+0.00 %), static block +1 B (+0.00 %)" all.json byte.json
+expect 1 "budget 2246400 B → 2246401 B; worse: peak +1 B (+0.00 %), static block +1 B (+0.00 %)" --exit-code all.json byte.json
+expect 1 "1 limit exceeded (peak); budget 2246400 B → 2246401 B; worse: peak +1 B (+0.00 %)" --max-increase peak=0 all.json byte.json
 has "1 B more than --max-increase peak=0 allows"
-expect 0 "within limits; worse: peak +1 B (+0.00 %)" --max-increase peak=1B all.json byte.json
-expect 0 "1 limit exceeded (peak); worse: peak +1 B (+0.00 %)" --warn-only --max-increase peak=0 all.json byte.json
+expect 0 "within limits; budget 2246400 B → 2246401 B; worse: peak +1 B (+0.00 %), static block +1 B (+0.00 %)" --max-increase peak=1B all.json byte.json
+expect 0 "1 limit exceeded (peak); budget 2246400 B → 2246401 B; worse: peak +1 B (+0.00 %)" --warn-only --max-increase peak=0 all.json byte.json
 edit all.json fast.json 'd["summary"]["time_ns"] = d["summary"]["time_ns"] * 3 // 4; d.pop("bound", None); d["graph"].pop("ops"); d["graph"].pop("buffers"); d["graph"].pop("static")'
 edit all.json slow.json 'd.pop("bound", None)'
 expect 0 "better: step time -18.0 ms (-25.00 %), overhead -25.00 points" --exit-code slow.json fast.json
@@ -136,10 +155,9 @@ plan small.json --threads 2 -o threads.plan
 "$bin/ckpt-plan" small.json --device a100 -o gpu.plan >/dev/null || fail "plan for a GPU"
 "$bin/ckpt-plan" small.json --device a100 --dtype bfloat16 -o half.plan >/dev/null || fail "plan in bfloat16"
 edit small.plan other.plan 'd["graph"]["name"] = "large"'
-edit small.plan profile.plan 'd["costs"] = "profile a/p.json"
-for o in d["graph"]["ops"]: o["time_ns"] += 1'
+edit small.plan profile.plan 'd["costs"] = "profile a/p.json"; slow(1)'
 edit small.plan moved.plan 'd["costs"] = "profile b/p.json"'
-edit small.plan alien.plan 'd["layers"] = {"x." + k: v for k, v in d["layers"].items()}'
+edit small.plan alien.plan 'rename(lambda k: "x." + k)'
 expect 4 "not comparable: another model (large, not small)" small.plan other.plan
 expect 4 "not comparable: other layers (x.h.0.up and 13 more, not h.0.up and 13 more)" small.plan alien.plan
 plan small.json --replicas 2 -o two.plan
@@ -176,7 +194,7 @@ expect 2 'ckpt-compare: --max: found "peak", wanted METRIC=VALUE, such as peak=6
 
 # 8 several NEW, each against BASE, and the worst of them decides; a plan that no longer fits
 expect 0 "the same" byte.json copy.json byte.json
-[ "$(grep -c ' against byte.json$' out)" = 2 ] && [ "$(grep -c '^better: peak -1 B' out)" = 1 ] || fail "two NEW: $(cat out)"
+[ "$(grep -c ' against byte.json$' out)" = 2 ] && [ "$(grep -c '^budget .*; better: peak -1 B' out)" = 1 ] || fail "two NEW: $(cat out)"
 expect 1 "within limits; the same" --max-increase peak=0 all.json byte.json copy.json
 expect 4 "the same" small.plan other.plan moved.plan
 "$bin/ckpt-plan" chain.json -b 30% -o tight.json >/dev/null
@@ -318,8 +336,8 @@ NO_COLOR=1 "$bin/ckpt-compare" all.json again.json | grep -q $'\033' && fail "co
 cmp -s out report.txt || fail "the text file is not what is printed"
 python3 -c 'import json; json.load(open("report.json"))' || fail "report.json"
 "$bin/ckpt-compare" -f json all.json again.json | cmp -s - report.json || fail "-f json is not -o FILE.json"
-edit all.json evil.json 'd["layers"]["h.3.act\u001b[31m\n::error::" + "x" * 10000] = d["layers"].pop("h.3.act")'
-edit again.json evil2.json 'd["layers"]["h.3.act\u001b[31m\n::error::" + "x" * 10000] = d["layers"].pop("h.3.act")'
+edit all.json evil.json 'rename(lambda k: "h.3.act\u001b[31m\n::error::" + "x" * 10000 if k == "h.3.act" else k)'
+edit again.json evil2.json 'rename(lambda k: "h.3.act\u001b[31m\n::error::" + "x" * 10000 if k == "h.3.act" else k)'
 "$bin/ckpt-compare" evil.json evil2.json >out || fail "hostile names"
 grep -q $'\033' out && fail "an escape reached the terminal"
 grep -q "^::" out && fail "a name became a line"
@@ -383,8 +401,8 @@ assert sum(x["change"] for x in because[1:]) == d["metrics"][0]["change"] > 0, b
 assert d["settings"][0]["what"] == "budget"
 P
 # Trivia do not stand beside a failure: the gap, which tells of the bound, and less than a hundredth of anything.
-edit byte.json trivia.json 'd["summary"]["peak_bytes"] += 999; d["summary"]["time_ns"] += 1; d.pop("bound", None)'
-expect 1 "1 limit exceeded (peak); worse: peak +1.00 kB (+0.04 %)" --max-increase peak=0 all.json trivia.json
+edit all.json trivia.json 'grow(1000); d["graph"]["ops"][0]["time_ns"] += 1; d["summary"]["time_ns"] += 1; d.pop("bound", None)'
+expect 1 "1 limit exceeded (peak); budget 2246400 B → 2247400 B; worse: peak +1.00 kB (+0.04 %)" --max-increase peak=0 all.json trivia.json
 
 # 14 memory that is refused is exit code 3, as in all programs; only what is not comparable is 4
 codes=""
