@@ -154,7 +154,8 @@ static ckpt_code check_sums(const figures *f)
 static ckpt_code decide(const figures *f, ckpt_decision **decision)
 {
     const ckpt_plan *const plan = f->plan;
-    ckpt_decision *const of = *decision = CKPT_NEW(f->scratch, ckpt_decision, plan->outline.op_count); /* zeroed: keep */
+    ckpt_decision *const of = *decision =
+        CKPT_NEW(f->scratch, ckpt_decision, plan->outline.op_count); /* zeroed: keep */
     int *const written = CKPT_NEW(f->scratch, int, plan->outline.buffer_count);
     if (of == NULL || written == NULL) {
         return CKPT_FAIL(f->err, CKPT_NO_MEMORY, "layers of %d ops", plan->outline.op_count);
@@ -256,9 +257,9 @@ ckpt_code ckpt_plan_check_figures(const ckpt_plan *plan, const int *target, cons
         return differs(&f, "summary", "peak_bytes", plan->peak_bytes, "static_bytes and the places", peak);
     }
     if (plan->static_bytes + plan->arena_bytes > plan->budget_bytes) {
-        return ckpt_item_fail(root, err,
-                              "static block of %" PRId64 " bytes and arena of %" PRId64 " exceed the budget of %" PRId64,
-                              plan->static_bytes, plan->arena_bytes, plan->budget_bytes);
+        return ckpt_item_fail(
+            root, err, "static block of %" PRId64 " bytes and arena of %" PRId64 " exceed the budget of %" PRId64,
+            plan->static_bytes, plan->arena_bytes, plan->budget_bytes);
     }
     CKPT_TRY(target != NULL ? check_sums(&f) : CKPT_OK);
     CKPT_TRY(check_bound(&f));
