@@ -78,6 +78,19 @@ forms model 1 --max-increase step_time=0,static=0 model.json base.json
 for form in report.json md csv xml html; do
     grep -q 'tokens=128' model.$form || fail "model.$form: what was set is not there"
 done
+# Six changes of a model, in all forms.
+sed 's/{ "name": "out", "op": "linear"/{ "name": "drop3", "op": "dropout", "p": 0.1 }, &/' "$source/models/byte-gpt.json" >dropped-model.json
+small() { "$bin/ckpt-plan" --effort 0 --threads 2 --budget 80% "$@" >/dev/null; }
+small "$source/models/byte-gpt.json" --set hidden=96 --set blocks=3 --set batch=4 -o six.json
+small "$source/models/byte-gpt.json" --set hidden=96 --set blocks=3 --set batch=4 --set tokens=320 -o tokens.json
+small "$source/models/byte-gpt.json" --set hidden=96 --set blocks=3 --set batch=6 -o batch.json
+small dropped-model.json --set hidden=96 --set blocks=3 --set batch=4 -o dropped.json
+small "$source/models/byte-gpt.json" --set hidden=96 --set blocks=2 --set batch=4 -o block.json
+small "$source/models/byte-gpt.json" --set hidden=120 --set blocks=3 --set batch=4 -o wider.json
+small "$source/models/byte-gpt.json" --set hidden=96 --set blocks=3 --set batch=4 --optimizer sgd -o sgd.json
+for change in tokens batch dropped block wider sgd; do
+    forms $change-of-six 0 six.json $change.json
+done
 [ "$(grep -c '<failure' limit.xml)" = 1 ] && grep -q 'type="limit"' limit.xml || fail "limit.xml: $(grep failure limit.xml)"
 [ "$(grep -c '<error' other.xml)" = 1 ] || fail "other.xml: $(cat other.xml)"
 # The schema can say no.

@@ -83,7 +83,7 @@ def read_markdown(path):
             width = 0
         parts = re.split(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", line)
         for i in range(0, len(parts), 3):
-            outside = parts[i].replace("<br>", " ")  # lines within a cell
+            outside = parts[i]
             if re.search(r"(?<!\\)[<>@]", outside) and not re.fullmatch(
                 r"</?(details|summary)>.*", outside.replace("<details><summary>", "<summary>")
             ):

@@ -13,8 +13,10 @@ static const char style[] =
     ".wide{overflow-x:auto}table{border-collapse:collapse;margin:.5em 0 1.5em}\n"
     "th,td{padding:.25em .7em;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}\n"
     "td{white-space:pre-line}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
-    "\n"
-    "code{overflow-wrap:anywhere}.worse{color:var(--worse);font-weight:bold}.better{color:var(--better)}\n"
+    "\ncode{overflow-wrap:anywhere}\n"
+    "@media(max-width:600px){body{margin:1em auto;padding:0 .5em}table{font-size:12px}th,td{padding:.2em .3em}\n"
+    "td.number,th.number{white-space:normal}td code{overflow-wrap:break-word}}\n"
+    ".worse{color:var(--worse);font-weight:bold}.better{color:var(--better)}\n"
     "summary{cursor:pointer;font-weight:bold}p.verdict{font-size:1.1em}\n";
 
 /* <tag>words</tag>; `class` may be "", `code` shows the words letter by letter. */
@@ -35,7 +37,10 @@ static void put_row(const ckpt_table *table, const char *tag, const char *const 
     ckpt_text_add(text, "<tr>");
     for (int c = 0; c < table->columns; c++) {
         const bool name = (table->names >> c & 1) != 0;
-        put(text, tag, classes[table->numbers >> c & 1][name ? 0 : toned], name && tag[1] == 'd', cell[c]);
+        const char *const class = classes[table->numbers >> c & 1][name ? 0 : toned];
+        if ((table->empty >> c & 1) == 0) {
+            put(text, tag, class, name && tag[1] == 'd', cell[c]);
+        }
     }
     ckpt_text_add(text, "</tr>\n");
 }
@@ -44,13 +49,14 @@ static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
 {
     ckpt_text_add(text, "<details%s><summary>", open ? " open" : "");
     ckpt_words_xml(text, table->title);
-    ckpt_text_add(text, " (%d)</summary>\n<div class=\"wide\"><table>\n", table->row_count);
+    ckpt_text_add(text, table->whole ? "</summary>\n" : " (%d)</summary>\n", table->row_count);
+    ckpt_text_add(text, "<div class=\"wide\"><table>\n");
     put_row(table, "th", table->header, CKPT_CHANGE_SAME, text);
     for (int r = 0; r < table->row_count; r++) {
         put_row(table, "td", table->row[r].cell, table->row[r].tone, text);
     }
     if (table->sums && table->row_count > 1) {
-        put_row(table, "td", table->sum.cell, table->sum.tone, text);
+        put_row(table, "th", table->sum.cell, table->sum.tone, text);
     }
     ckpt_text_add(text, "</table></div>");
     if (table->note[0] != '\0') {

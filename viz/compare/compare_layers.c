@@ -16,14 +16,15 @@ typedef struct entry {
     bool on[2], decided[2];
     ckpt_decision decision[2];
     ckpt_bytes size[2];
-    int64_t by[2][CKPT_SHARE_COUNT];
+    int64_t by[CKPT_SHARE_COUNT]; /* NEW less BASE */
 } entry;
 
 typedef struct layers {
     ckpt_comparer *c;
     ckpt_names names[SORTS];
-    entry *at;
+    entry *at; /* NULL while names are counted */
     int count;
+    entry nobody; /* what is told meanwhile */
     bool strip;   /* one has more micro-batches than the other: their layers are one */
     bool outline; /* of plans: both have one */
     bool told;    /* both say what is in memory and what runs when */
@@ -48,8 +49,8 @@ static const char *key_of(const layers *l, const char *name)
 static entry *entry_of(layers *l, what is, const char *name, int side)
 {
     const char *const key = key_of(l, name);
-    const int before = ckpt_names_add(&l->names[is], key, l->count);
-    entry *const e = &l->at[before < 0 ? l->count++ : before];
+    const int before = ckpt_names_add(&l->names[is], key, l->count), at = before < 0 ? l->count++ : before;
+    entry *const e = l->at != NULL ? &l->at[at] : &l->nobody;
     e->name = key;
     e->is = is;
     e->on[side] = true;
@@ -61,13 +62,27 @@ static void add(int64_t *sum, int64_t more)
     *sum = ckpt_plus(*sum, more);
 }
 
+static void add_share(entry *e, ckpt_share share, int64_t more, int side)
+{
+    add(&e->by[share], side == 1 ? more : -more);
+}
+
 /* Of several micro-batches: recomputed when one of them is, else offloaded when one is. */
 static ckpt_decision both_decisions(ckpt_decision a, ckpt_decision b)
 {
     return a == CKPT_RECOMPUTE || b == CKPT_RECOMPUTE ? CKPT_RECOMPUTE : a == CKPT_OFFLOADED ? a : b;
 }
 
-static void take_names(layers *l, int side)
+/* What wrote a live range: a layer, else the op, else the buffer itself. */
+static entry *writer_of(layers *l, const ckpt_live_ranges *ranges, const ckpt_live_range *range, int side)
+{
+    const char *const name = range->layer[0] != '\0' ? range->layer
+                             : range->born >= 0      ? ranges->trace->event[range->born].name
+                                                     : range->name;
+    return entry_of(l, LAYER, name, side);
+}
+
+static void take_names(layers *l, const ckpt_live_ranges *ranges, int side)
 {
     const ckpt_plan *const plan = l->c->file[side]->plan;
     const ckpt_trace *const trace = l->c->file[side]->trace;
@@ -87,15 +102,9 @@ static void take_names(layers *l, int side)
             entry_of(l, LAYER, e->layer[0] != '\0' ? e->layer : e->name, side)->real |= e->layer[0] != '\0';
         }
     }
-}
-
-/* What wrote a live range: a layer, else the op, else the buffer itself. */
-static entry *writer_of(layers *l, const ckpt_live_ranges *ranges, const ckpt_live_range *range, int side)
-{
-    const char *const name = range->layer[0] != '\0' ? range->layer
-                             : range->born >= 0      ? ranges->trace->event[range->born].name
-                                                     : range->name;
-    return entry_of(l, LAYER, name, side);
+    for (int i = 0; i < ranges->count; i++) {
+        (void)writer_of(l, ranges, &ranges->range[i], side);
+    }
 }
 
 static void take_peak(layers *l, const ckpt_live_ranges *ranges, int side)
@@ -103,7 +112,7 @@ static void take_peak(layers *l, const ckpt_live_ranges *ranges, int side)
     const int at = ranges->trace->peak_event;
     for (int i = 0; i < ranges->count && ranges->range[i].from <= at; i++) {
         if (ranges->range[i].to >= at) {
-            add(&writer_of(l, ranges, &ranges->range[i], side)->by[side][CKPT_SHARE_PEAK], ranges->range[i].bytes);
+            add_share(writer_of(l, ranges, &ranges->range[i], side), CKPT_SHARE_PEAK, ranges->range[i].bytes, side);
         }
     }
 }
@@ -123,7 +132,7 @@ static void take_runs(layers *l, const ckpt_live_ranges *ranges, int side)
     for (int i = 0; i < o->op_count && l->c->code == CKPT_OK; i++) {
         (void)ckpt_names_add(&op, o->op[i].name, i);
         by_op[i] = entry_of(l, LAYER, o->op[i].layer[0] != '\0' ? o->op[i].layer : o->op[i].name, side);
-        add(&by_op[i]->by[side][CKPT_SHARE_KEEP_ALL], o->op[i].time_ns);
+        add_share(by_op[i], CKPT_SHARE_KEEP_ALL, o->op[i].time_ns, side);
     }
     for (int i = 0; i < o->buffer_count; i++) {
         (void)ckpt_names_add(&buffer, o->buffer[i].name, i);
@@ -138,17 +147,17 @@ static void take_runs(layers *l, const ckpt_live_ranges *ranges, int side)
         const ckpt_step *const step = &plan->step[i];
         const int at = ckpt_names_find(step->kind == CKPT_RUN ? &op : &buffer, step->name);
         if (at >= 0 && step->kind == CKPT_RUN) {
-            int64_t *const by = by_op[at]->by[side];
+            entry *const e = by_op[at];
             const ckpt_ns known = ckpt_run_time(&o->op[at], step->variant),
                           time = known >= 0 ? known : o->op[at].time_ns;
-            add(&by[CKPT_SHARE_TIME], time);
-            add(&by[CKPT_SHARE_RECOMPUTED], step->recomputed ? time : 0);
-            by[CKPT_SHARE_OTHER_WAYS] += step->variant != NULL;
-            by[CKPT_SHARE_INEXACT] += step->inexact;
+            add_share(e, CKPT_SHARE_TIME, time, side);
+            add_share(e, CKPT_SHARE_RECOMPUTED, step->recomputed ? time : 0, side);
+            add_share(e, CKPT_SHARE_OTHER_WAYS, step->variant != NULL, side);
+            add_share(e, CKPT_SHARE_INEXACT, step->inexact, side);
         } else if (at >= 0 && step->kind == CKPT_OFFLOAD && ckpt_names_find(&writer, step->name) >= 0) {
-            int64_t *const by = l->at[ckpt_names_find(&writer, step->name)].by[side];
-            add(&by[CKPT_SHARE_COPIED], o->buffer[at].bytes);
-            add(&by[CKPT_SHARE_HOST], copied[at] ? 0 : o->buffer[at].bytes);
+            entry *const e = &l->at[ckpt_names_find(&writer, step->name)];
+            add_share(e, CKPT_SHARE_COPIED, o->buffer[at].bytes, side);
+            add_share(e, CKPT_SHARE_HOST, copied[at] ? 0 : o->buffer[at].bytes, side);
             copied[at] = true;
         }
     }
@@ -169,13 +178,13 @@ static void take_events(layers *l, int side)
         if (e->span == CKPT_SPAN_FREE || e->span == CKPT_SPAN_ALLOCATE) {
             continue;
         }
-        int64_t *const by = entry_of(l, LAYER, e->layer[0] != '\0' ? e->layer : e->name, side)->by[side];
-        add(&by[shares[e->span]], e->end_ns - e->start_ns);
+        entry *const on = entry_of(l, LAYER, e->layer[0] != '\0' ? e->layer : e->name, side);
+        add_share(on, shares[e->span], e->end_ns - e->start_ns, side);
         if (e->span != CKPT_SPAN_COPY && e->span != CKPT_SPAN_OTHER) { /* copies run beside the rest */
-            add(&by[CKPT_SHARE_TIME], e->end_ns - e->start_ns);
+            add_share(on, CKPT_SHARE_TIME, e->end_ns - e->start_ns, side);
         }
-        by[CKPT_SHARE_OTHER_WAYS] += e->variant != NULL;
-        by[CKPT_SHARE_INEXACT] += e->inexact;
+        add_share(on, CKPT_SHARE_OTHER_WAYS, e->variant != NULL, side);
+        add_share(on, CKPT_SHARE_INEXACT, e->inexact, side);
     }
 }
 
@@ -184,7 +193,7 @@ static void take_statics(layers *l, const ckpt_static *statics, int count, int s
     for (int i = 0; i < count && l->c->code == CKPT_OK; i++) {
         entry *const e = entry_of(l, STATIC, statics[i].name, side);
         add(&e->size[side], statics[i].bytes);
-        add(&e->by[side][CKPT_SHARE_PEAK], statics[i].bytes);
+        add_share(e, CKPT_SHARE_PEAK, statics[i].bytes, side);
     }
 }
 
@@ -313,28 +322,39 @@ static bool differs(const ckpt_compare_layer *l)
     return any;
 }
 
-/* Into `change`, which has room for all; gives how many. */
-static int take_changes(layers *l, ckpt_compare_layer *change)
+static ckpt_compare_layer change_of(const layers *l, const entry *e)
 {
-    int count = 0;
+    ckpt_compare_layer one = {.layer = e->name,
+                              .fate = fate_of(e),
+                              .decided = e->decided[0] && e->decided[1],
+                              .base = e->decision[0],
+                              .fresh = e->decision[1],
+                              .base_bytes = e->size[0],
+                              .fresh_bytes = e->size[1]};
+    for (int s = 0; s < CKPT_SHARE_COUNT && (l->told || l->c->file[0]->trace != NULL); s++) {
+        one.by[s] = e->by[s];
+    }
+    return one;
+}
+
+/* All that differ, with room for two more; NULL: a failure. */
+static ckpt_compare_layer *take_changes(layers *l, int *count)
+{
+    int differing = 0;
+    for (int i = 0; i < l->count; i++) {
+        const ckpt_compare_layer one = change_of(l, &l->at[i]);
+        differing += differs(&one);
+    }
+    ckpt_compare_layer *const change = CKPT_COMPARE_NEW(l->c, ckpt_compare_layer, differing + 2);
+    *count = 0;
     for (int i = 0; i < l->count && l->c->code == CKPT_OK; i++) {
-        const entry *const e = &l->at[i];
-        ckpt_compare_layer one = {.layer = e->name,
-                                  .fate = fate_of(e),
-                                  .decided = e->decided[0] && e->decided[1],
-                                  .base = e->decision[0],
-                                  .fresh = e->decision[1],
-                                  .base_bytes = e->size[0],
-                                  .fresh_bytes = e->size[1]};
-        for (int s = 0; s < CKPT_SHARE_COUNT && (l->told || l->c->file[0]->trace != NULL); s++) {
-            one.by[s] = ckpt_plus(e->by[1][s], -e->by[0][s]);
-        }
+        ckpt_compare_layer one = change_of(l, &l->at[i]);
         if (differs(&one)) {
             one.what = words_of(l->c, &one);
-            change[count++] = one;
+            change[(*count)++] = one;
         }
     }
-    return count;
+    return change;
 }
 
 /* What the plans say, less what their layers add up to: waits for copies and messages, all of an older file. */
@@ -487,10 +507,14 @@ static void set_model(const layers *l, const ckpt_compare_layer *change, int cou
                            of[CKPT_LAYER_RESIZED]);
 }
 
+/* No more names of layers than this. A live range is named by its layer or the op that wrote it, if it has one. */
 static int most_of(const ckpt_compare_file *file, const ckpt_live_ranges *ranges)
 {
-    return ranges->count +
-           (file->plan != NULL ? file->plan->layer_count + file->plan->outline.op_count : file->trace->event_count);
+    int count = file->plan != NULL ? file->plan->layer_count + file->plan->outline.op_count : file->trace->event_count;
+    for (int i = 0; i < ranges->count; i++) {
+        count += ranges->range[i].layer[0] == '\0' && ranges->range[i].born < 0;
+    }
+    return count;
 }
 
 void ckpt_compare_layers(ckpt_comparer *c, const ckpt_live_ranges ranges[2], const ckpt_static *const statics[2],
@@ -500,17 +524,22 @@ void ckpt_compare_layers(ckpt_comparer *c, const ckpt_live_ranges ranges[2], con
     const int most = most_of(c->file[0], &ranges[0]) + most_of(c->file[1], &ranges[1]);
     const int blocks = static_count[0] + static_count[1];
     layers l = {.c = c,
-                .at = CKPT_COMPARE_NEW(c, entry, most + blocks),
                 .strip = a != NULL && a->scheme.micro_batches != b->scheme.micro_batches,
                 .outline = a != NULL && a->outline.op_count > 0 && b->outline.op_count > 0,
                 .told = ranges[0].count > 0 && ranges[1].count > 0};
-    ckpt_compare_layer *const change = CKPT_COMPARE_NEW(c, ckpt_compare_layer, most + blocks + 2);
-    if (c->code != CKPT_OK || !ckpt_compare_ok(c, ckpt_names_init(&l.names[LAYER], most, c->out, c->err)) ||
+    if (!ckpt_compare_ok(c, ckpt_names_init(&l.names[LAYER], most, c->out, c->err)) ||
         !ckpt_compare_ok(c, ckpt_names_init(&l.names[STATIC], blocks, c->out, c->err))) {
         return;
     }
-    take_names(&l, 1);
-    take_names(&l, 0);
+    for (int pass = 0; pass < 2 && c->code == CKPT_OK; pass++) { /* how many names there are; what they are on */
+        for (int side = 1; side >= 0; side--) {
+            take_names(&l, &ranges[side], side);
+            for (int i = 0; i < static_count[side]; i++) {
+                (void)entry_of(&l, STATIC, statics[side][i].name, side);
+            }
+        }
+        l.at = pass == 0 ? CKPT_COMPARE_NEW(c, entry, l.count) : l.at;
+    }
     for (int side = 0; side < 2 && c->code == CKPT_OK; side++) {
         take_statics(&l, statics[side], static_count[side], side);
         if (l.told) {
@@ -522,8 +551,14 @@ void ckpt_compare_layers(ckpt_comparer *c, const ckpt_live_ranges ranges[2], con
             take_runs(&l, &ranges[side], side);
         }
     }
-    take_sizes(&l, ranges);
-    int count = take_changes(&l, change);
+    if (c->code == CKPT_OK) {
+        take_sizes(&l, ranges);
+    }
+    int count = 0;
+    ckpt_compare_layer *const change = c->code == CKPT_OK ? take_changes(&l, &count) : NULL;
+    if (c->code != CKPT_OK) {
+        return;
+    }
     add_rest(&l, change, &count);
     c->d->layers_known = l.told;
     if (a != NULL || (c->file[0]->trace->plan[0] != '\0' && c->file[1]->trace->plan[0] != '\0')) {

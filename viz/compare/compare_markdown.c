@@ -13,7 +13,7 @@ static void put_plain(ckpt_text *text, const char *string)
     for (int length = 0; *string != '\0'; string += length) {
         length = ckpt_utf8_length(string);
         if (length == 0) {
-            ckpt_text_add(text, "%s", *string == '\n' ? "<br>" : " ");
+            ckpt_text_add(text, " ");
             length = 1;
         } else if (*string == '<' || *string == '>' || *string == '&' || *string == '@') {
             ckpt_text_add(text, "&#%d;", *string);
@@ -60,6 +60,9 @@ static void put_row(const ckpt_table *table, const ckpt_table_row *row, ckpt_tex
     const bool strong = row->tone == CKPT_CHANGE_WORSE;
     ckpt_text_add(text, "|");
     for (int c = 0; c < table->columns; c++) {
+        if ((table->empty >> c & 1) != 0) {
+            continue;
+        }
         ckpt_text_add(text, " ");
         if ((table->names >> c & 1) != 0) {
             put_code(text, row->cell[c]);
@@ -87,13 +90,17 @@ static void put_table(const ckpt_table *table, bool folded, size_t end, ckpt_tex
         ckpt_text_add(text, "**%s**\n\n|", table->title);
     }
     for (int c = 0; c < table->columns; c++) {
-        ckpt_text_add(text, " ");
-        put_plain(text, table->header[c]);
-        ckpt_text_add(text, " |");
+        if ((table->empty >> c & 1) == 0) {
+            ckpt_text_add(text, " ");
+            put_plain(text, table->header[c]);
+            ckpt_text_add(text, " |");
+        }
     }
     ckpt_text_add(text, "\n|");
     for (int c = 0; c < table->columns; c++) {
-        ckpt_text_add(text, (table->numbers >> c & 1) != 0 ? "---:|" : "---|");
+        if ((table->empty >> c & 1) == 0) {
+            ckpt_text_add(text, (table->numbers >> c & 1) != 0 ? "---:|" : "---|");
+        }
     }
     ckpt_text_add(text, "\n");
     int shown = 0;

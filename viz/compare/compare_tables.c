@@ -92,18 +92,22 @@ static void add_settings(maker *m)
     }
 }
 
+/* A row for each, and below it one for each line on what exceeded it. */
 static void add_limits(maker *m)
 {
     static const ckpt_compare_change tones[] = {CKPT_CHANGE_BETTER, CKPT_CHANGE_WORSE, CKPT_CHANGE_OTHER};
+    int rows = m->d->limit_count;
+    for (int i = 0; i < m->d->limit_count; i++) {
+        rows += m->d->limit[i].because_count;
+    }
     ckpt_table *const table =
-        begin(m, (ckpt_table){.title = "Limits", .header = {"state", "limit"}, .lines = true}, m->d->limit_count);
+        begin(m, (ckpt_table){.title = "Limits", .header = {"state", "limit"}, .whole = true}, rows);
     for (int i = 0; table != NULL && i < m->d->limit_count; i++) {
         const ckpt_limit_result *const r = &m->d->limit[i];
-        const char *found = r->text;
+        add(table, (ckpt_table_row){.cell = {ckpt_limit_state_name(r->state), r->text}, .tone = tones[r->state]});
         for (int k = 0; k < r->because_count; k++) {
-            found = SAY(m, "%s\n%s", found, r->because[k].text);
+            add(table, (ckpt_table_row){.cell = {"", r->because[k].text}, .tone = CKPT_CHANGE_OTHER});
         }
-        add(table, (ckpt_table_row){.cell = {ckpt_limit_state_name(r->state), found}, .tone = tones[r->state]});
     }
 }
 
@@ -236,6 +240,17 @@ static void add_rows(maker *m)
     }
 }
 
+static void find_empty(ckpt_table *table)
+{
+    for (int c = 0; c < table->columns; c++) {
+        bool any = false;
+        for (int r = 0; r < table->row_count && !any; r++) {
+            any = table->row[r].cell[c][0] != '\0';
+        }
+        table->empty |= any ? 0 : 1U << c;
+    }
+}
+
 bool ckpt_page_make(const ckpt_difference *difference, ckpt_arena *out, ckpt_page *page)
 {
     *page = (ckpt_page){.difference = difference, .verdict = ckpt_compare_verdict(difference, out)};
@@ -253,5 +268,8 @@ bool ckpt_page_make(const ckpt_difference *difference, ckpt_arena *out, ckpt_pag
     add_ways(&m);
     add_contributors(&m);
     add_rows(&m);
+    for (int i = 0; i < page->table_count; i++) {
+        find_empty(&page->table[i]);
+    }
     return !m.failed;
 }

@@ -17,8 +17,9 @@ typedef struct ckpt_table {
     int columns;
     unsigned numbers; /* bit 1 << column: aligned right */
     unsigned names;   /* bit 1 << column: from a file, shown letter by letter */
-    bool lines;       /* cells have line ends of ours, and names in them are clean */
-    bool cut;         /* where room is short, the first rows that differ will do */
+    unsigned empty;   /* bit 1 << column: nothing stands there, and no form shows it */
+    bool whole; /* sentences of ours: none is cut short, and a row with an empty first cell goes with the one above */
+    bool cut;   /* where room is short, the first rows that differ will do */
     ckpt_table_row *row;
     int row_count;
     int telling;         /* rows that differ */

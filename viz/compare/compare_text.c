@@ -47,7 +47,7 @@ static bool differs(const ckpt_table_row *row)
 static void take_line(writer *w, const ckpt_table *table, const ckpt_table_row *row, ckpt_table_row *line)
 {
     *line = *row;
-    for (int c = 0; c < table->columns && !table->lines; c++) {
+    for (int c = 0; c < table->columns && !table->whole; c++) {
         const bool name = (table->names >> c & 1) != 0;
         line->cell[c] = clip(w, line->cell[c], name ? CKPT_COMPARE_LETTERS : LONGEST);
     }
@@ -82,36 +82,28 @@ static void trim(ckpt_text *text)
     }
 }
 
-/* A cell, aligned; more lines of it stand below it. */
-static void put_cell(const writer *w, const char *cell, int width, bool right, int indent)
+static void put_cell(const writer *w, const char *cell, int width, bool right)
 {
     const int pad = width - letters_of(cell);
     ckpt_text_add(w->text, "  %*s", right && pad > 0 ? pad : 0, "");
-    for (const char *end = strchr(cell, '\n'); end != NULL; cell = end + 1, end = strchr(cell, '\n')) {
-        ckpt_text_add(w->text, "%.*s\n%*s", (int)(end - cell), cell, indent, "");
-    }
     ckpt_text_add(w->text, "%s%*s", cell, !right && pad > 0 ? pad : 0, "");
 }
 
-/* Columns in which nothing stands are left out. */
 static void put_lines(const writer *w, const ckpt_table *table, const ckpt_table_row *line, int count)
 {
     int width[CKPT_TABLE_COLUMNS] = {0};
     for (int c = 0; c < table->columns; c++) {
         for (int i = 1; i < count; i++) {
-            const int own = line[i].cell[c][0] != '\0' && !table->lines ? letters_of(line[i].cell[c])
-                                                                        : (int)strcspn(line[i].cell[c], "\n");
+            const int own = letters_of(line[i].cell[c]);
             width[c] = own > width[c] ? own : width[c];
         }
         const int head = letters_of(table->header[c]);
-        width[c] = width[c] > 0 && head > width[c] ? head : width[c];
+        width[c] = (table->empty >> c & 1) != 0 ? 0 : head > width[c] ? head : width[c];
     }
     for (int i = 0; i < count; i++) {
-        int indent = 2;
         for (int c = 0; c < table->columns; c++) {
             if (width[c] > 0) {
-                put_cell(w, line[i].cell[c], width[c], (table->numbers >> c & 1) != 0, indent);
-                indent += width[c] + 2;
+                put_cell(w, line[i].cell[c], width[c], (table->numbers >> c & 1) != 0);
             }
             if (c == 0) {
                 tint(w, line[i].tone, true);
