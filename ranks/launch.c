@@ -92,6 +92,7 @@ ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err)
     int local = -1, seats = 0;
     *launch = (ckpt_launch){.count = 1};
     CKPT_TRY(read_number("CKPT_RANKS_WAIT", 1, 60, &launch->seconds, err));
+    CKPT_TRY(read_number("CKPT_RANKS_PROGRESS", 0, 1, &launch->moves, err));
     CKPT_TRY(read_local(&local, &seats, err));
     CKPT_TRY(read_world(launch, err));
     launch->local = local < 0 ? 0 : local;

@@ -1,15 +1,13 @@
 /* Messages by MPI: libckpt_mpi.so, the only file that sees mpi.h.
  *
- * Only the thread that trains calls MPI (MPI_THREAD_FUNNELED). Everything is started without blocking and then polled,
- * after the first polls with a short sleep in between: there may be more ranks than processors, and a rank that waits
- * must not take a processor from a rank that computes. */
+ * Everything is started without blocking and then polled, by who waits for it or, while nobody does, by a thread of our
+ * own (progress_impl.h); only one thread at a time calls MPI (MPI_THREAD_SERIALIZED). */
 #include <limits.h>
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "ranks/progress_impl.h"
 #include "ranks/ranks_impl.h"
 
 /* MPI does not free all its memory, and it unloads the components that a report of leaks would have to name. Nothing of
@@ -21,16 +19,13 @@
 #define __lsan_enable()  ((void)0)
 #endif
 
-enum {
-    YIELDS = 500,       /* polls that only yield: about 100 microseconds */
-    SLEEP_NS = 20000,   /* of sleep between later polls; the kernel's timer adds to it */
-    PIECE = 1024 * 1024 /* bytes; INT_MAX pieces are 2^51 bytes */
-};
+enum { PIECE = 1024 * 1024 /* bytes; INT_MAX pieces are 2^51 bytes */ };
 
 typedef struct mpi_slot {
-    MPI_Request request[2]; /* whole pieces, the rest */
-    int parts;              /* requests that are under way */
-    int expected[2];        /* counts; -1: a send */
+    struct mpi_slot *before, *behind; /* among those under way */
+    MPI_Request request[2];           /* whole pieces, the rest */
+    int parts;                        /* requests that are under way */
+    int expected[2];                  /* counts; -1: a send */
     MPI_Datatype type[2];
 } mpi_slot;
 
@@ -38,8 +33,10 @@ static struct {
     MPI_Comm comm;
     MPI_Datatype piece; /* piece_bytes bytes */
     int piece_bytes;
-    int64_t limit; /* bytes of a message that is not split */
-    bool began;    /* by us: MPI_Init */
+    int64_t limit;   /* bytes of a message that is not split */
+    bool began;      /* by us: MPI_Init */
+    mpi_slot *first; /* of the messages that are under way */
+    ckpt_progress progress;
 } mpi = {.piece_bytes = PIECE, .limit = INT_MAX};
 
 static ckpt_code failed(int code, const char *what, ckpt_err *err)
@@ -60,20 +57,60 @@ static ckpt_code failed(int code, const char *what, ckpt_err *err)
         }                                                                                                              \
     } while (0)
 
-/* MPI_Waitall, but it gives the processor to others while it waits. */
+/* Entered: MPI_Waitall, but it gives the processor to others while it waits. */
 static int wait_for(int count, MPI_Request *request, MPI_Status *status)
 {
-    for (int asked = 0;; asked++) {
-        int done = 0;
-        const int code = MPI_Testall(count, request, &done, status);
+    int code = MPI_SUCCESS, done = 0;
+    ckpt_progress_wait(&mpi.progress, true);
+    for (int asked = 0;; asked += asked < INT_MAX) {
+        code = MPI_Testall(count, request, &done, status);
         if (code != MPI_SUCCESS || done != 0) {
-            return code;
+            break;
         }
-        if (asked < YIELDS) {
-            sched_yield();
-        } else {
-            nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+        ckpt_progress_leave(&mpi.progress);
+        ckpt_progress_pause(asked);
+        ckpt_progress_enter(&mpi.progress);
+    }
+    ckpt_progress_wait(&mpi.progress, false);
+    return code;
+}
+
+/* What a ckpt_progress polls. A call that asks for one message moves all of them; a message is done only for who waits
+ * for it. An error is that one's too. */
+static bool poll_all(void *context)
+{
+    (void)context;
+    for (const mpi_slot *s = mpi.first; s != NULL; s = s->behind) {
+        for (int i = 0; i < s->parts; i++) {
+            int done = 0;
+            if (MPI_Request_get_status(s->request[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
+                return true;
+            }
         }
+    }
+    return false;
+}
+
+static void add_slot(mpi_slot *slot)
+{
+    slot->before = NULL;
+    slot->behind = mpi.first;
+    if (mpi.first != NULL) {
+        mpi.first->before = slot;
+    }
+    mpi.first = slot;
+    ckpt_progress_moves(&mpi.progress);
+}
+
+static void remove_slot(mpi_slot *slot)
+{
+    if (slot->before != NULL) {
+        slot->before->behind = slot->behind;
+    } else {
+        mpi.first = slot->behind;
+    }
+    if (slot->behind != NULL) {
+        slot->behind->before = slot->before;
     }
 }
 
@@ -107,7 +144,7 @@ static ckpt_code begin(ckpt_err *err)
     }
     TRY_MPI(MPI_Initialized(&began), "asking whether it has begun");
     if (began == 0) {
-        TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "starting");
+        TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "starting");
         mpi.began = true;
     }
     TRY_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "a communicator");
@@ -124,7 +161,15 @@ static ckpt_code make_piece(int bytes, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code begin_all(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
+/* A library that one thread alone may call does without. */
+static ckpt_code start_progress(ckpt_err *err)
+{
+    int level = MPI_THREAD_SINGLE;
+    TRY_MPI(MPI_Query_thread(&level), "asking which threads may call it");
+    return level < MPI_THREAD_SERIALIZED ? CKPT_OK : ckpt_progress_start(&mpi.progress, err);
+}
+
+static ckpt_code begin_all(bool moves, int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
 {
     MPI_Comm host;
     int here = 0;
@@ -137,19 +182,26 @@ static ckpt_code begin_all(int *rank, int *count, bool *one_host, char *library,
     TRY_MPI(MPI_Comm_free(&host), "the ranks of this host");
     *one_host = here == *count;
     name_library(library, room);
-    return CKPT_OK;
+    return moves ? start_progress(err) : CKPT_OK;
 }
 
-static ckpt_code mpi_open(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
+static ckpt_code mpi_open(bool moves, int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err)
 {
     __lsan_disable();
-    const ckpt_code code = begin_all(rank, count, one_host, library, room, err);
+    ckpt_progress_init(&mpi.progress, poll_all, NULL);
+    const ckpt_code code = begin_all(moves, rank, count, one_host, library, room, err);
     __lsan_enable();
     return code;
 }
 
+static void mpi_halt(void)
+{
+    ckpt_progress_stop(&mpi.progress);
+}
+
 static void mpi_close(void)
 {
+    mpi_halt();
     __lsan_disable();
     MPI_Type_free(&mpi.piece);
     MPI_Comm_free(&mpi.comm);
@@ -193,10 +245,8 @@ static size_t part_offset(int part, const int count[2])
     return part == 0 ? 0 : (size_t)count[0] * (size_t)mpi.piece_bytes;
 }
 
-static ckpt_code mpi_send(void *self, void *slot, int to, int tag, const void *memory, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code start_send(mpi_slot *s, int to, int tag, const void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
-    (void)self;
-    mpi_slot *const s = slot;
     int count[2] = {0};
     CKPT_TRY(cut(s, bytes, count, err));
     for (int i = 0; i < s->parts; i++) {
@@ -205,13 +255,21 @@ static ckpt_code mpi_send(void *self, void *slot, int to, int tag, const void *m
                           &s->request[i]),
                 "sending");
     }
+    add_slot(s);
     return CKPT_OK;
 }
 
-static ckpt_code mpi_receive(void *self, void *slot, int from, int tag, void *memory, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code mpi_send(void *self, void *slot, int to, int tag, const void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     (void)self;
-    mpi_slot *const s = slot;
+    ckpt_progress_enter(&mpi.progress);
+    const ckpt_code code = start_send(slot, to, tag, memory, bytes, err);
+    ckpt_progress_leave(&mpi.progress);
+    return code;
+}
+
+static ckpt_code start_receive(mpi_slot *s, int from, int tag, void *memory, ckpt_bytes bytes, ckpt_err *err)
+{
     int count[2] = {0};
     CKPT_TRY(cut(s, bytes, count, err));
     for (int i = 0; i < s->parts; i++) {
@@ -220,15 +278,24 @@ static ckpt_code mpi_receive(void *self, void *slot, int from, int tag, void *me
                           &s->request[i]),
                 "receiving");
     }
+    add_slot(s);
     return CKPT_OK;
 }
 
-static ckpt_code mpi_wait(void *self, void *slot, ckpt_err *err)
+static ckpt_code mpi_receive(void *self, void *slot, int from, int tag, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     (void)self;
-    mpi_slot *const s = slot;
+    ckpt_progress_enter(&mpi.progress);
+    const ckpt_code code = start_receive(slot, from, tag, memory, bytes, err);
+    ckpt_progress_leave(&mpi.progress);
+    return code;
+}
+
+static ckpt_code wait_for_slot(mpi_slot *s, ckpt_err *err)
+{
     MPI_Status status[2];
     const int code = wait_for(s->parts, s->request, status);
+    remove_slot(s);
     for (int i = 0; i < s->parts && code == MPI_ERR_IN_STATUS; i++) {
         if (status[i].MPI_ERROR != MPI_SUCCESS && status[i].MPI_ERROR != MPI_ERR_PENDING) {
             return failed(status[i].MPI_ERROR, s->expected[i] < 0 ? "sending" : "receiving", err);
@@ -249,7 +316,16 @@ static ckpt_code mpi_wait(void *self, void *slot, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code mpi_broadcast(int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code mpi_wait(void *self, void *slot, ckpt_err *err)
+{
+    (void)self;
+    ckpt_progress_enter(&mpi.progress);
+    const ckpt_code code = wait_for_slot(slot, err);
+    ckpt_progress_leave(&mpi.progress);
+    return code;
+}
+
+static ckpt_code broadcast(int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
 {
     for (ckpt_bytes done = 0; done < bytes; done += INT_MAX) {
         const int count = (int)(bytes - done < INT_MAX ? bytes - done : INT_MAX);
@@ -260,7 +336,15 @@ static ckpt_code mpi_broadcast(int root, void *memory, ckpt_bytes bytes, ckpt_er
     return CKPT_OK;
 }
 
-static ckpt_code mpi_allgather(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+static ckpt_code mpi_broadcast(int root, void *memory, ckpt_bytes bytes, ckpt_err *err)
+{
+    ckpt_progress_enter(&mpi.progress);
+    const ckpt_code code = broadcast(root, memory, bytes, err);
+    ckpt_progress_leave(&mpi.progress);
+    return code;
+}
+
+static ckpt_code allgather(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
 {
     if (bytes > INT_MAX) {
         return CKPT_FAIL(err, CKPT_DEVICE, "MPI: all-gather: found %lld bytes of each rank, wanted at most %d",
@@ -272,7 +356,15 @@ static ckpt_code mpi_allgather(const void *mine, void *all, ckpt_bytes bytes, ck
     return CKPT_OK;
 }
 
-static ckpt_code mpi_barrier(ckpt_err *err)
+static ckpt_code mpi_allgather(const void *mine, void *all, ckpt_bytes bytes, ckpt_err *err)
+{
+    ckpt_progress_enter(&mpi.progress);
+    const ckpt_code code = allgather(mine, all, bytes, err);
+    ckpt_progress_leave(&mpi.progress);
+    return code;
+}
+
+static ckpt_code barrier(ckpt_err *err)
 {
     MPI_Request request;
     TRY_MPI(MPI_Ibarrier(mpi.comm, &request), "barrier");
@@ -280,10 +372,19 @@ static ckpt_code mpi_barrier(ckpt_err *err)
     return CKPT_OK;
 }
 
+static ckpt_code mpi_barrier(ckpt_err *err)
+{
+    ckpt_progress_enter(&mpi.progress);
+    const ckpt_code code = barrier(err);
+    ckpt_progress_leave(&mpi.progress);
+    return code;
+}
+
 extern const ckpt_mpi_api ckpt_mpi;
 const ckpt_mpi_api ckpt_mpi = {
     .carrier = {.slot_bytes = sizeof(mpi_slot), .send = mpi_send, .receive = mpi_receive, .wait = mpi_wait},
     .open = mpi_open,
+    .halt = mpi_halt,
     .close = mpi_close,
     .split = mpi_split,
     .broadcast = mpi_broadcast,

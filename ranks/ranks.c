@@ -12,7 +12,7 @@ static ckpt_code open_mpi(ckpt_ranks *ranks, const ckpt_launch *launch, bool *on
     const ckpt_mpi_api *mpi = NULL;
     int rank = 0, count = 0;
     CKPT_TRY(ckpt_mpi_load(&mpi, err));
-    CKPT_TRY(mpi->open(&rank, &count, one_host, ranks->library, sizeof ranks->library, err));
+    CKPT_TRY(mpi->open(launch->moves != 0, &rank, &count, one_host, ranks->library, sizeof ranks->library, err));
     if (count != launch->count || rank != launch->rank) {
         return CKPT_FAIL(err, CKPT_DEVICE,
                          "the environment says rank %d of %d, %s says rank %d of %d: wanted the mpirun of that library",
@@ -75,6 +75,9 @@ static void release_slots(ckpt_ranks *ranks)
 
 static void discard(ckpt_ranks *ranks)
 {
+    if (ranks->mpi != NULL) {
+        ranks->mpi->halt();
+    }
     ckpt_star_destroy(ranks->star);
     ckpt_memory_put(ranks->slot);
     ckpt_memory_put(ranks->busy);

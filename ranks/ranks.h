@@ -26,7 +26,7 @@ void ckpt_ranks_seat(int *seat, int *seats);
 
 /* Joins the other ranks. Collective; with MPI a process can join only once. If a rank is missing after a minute
  * (CKPT_RANKS_WAIT, in seconds, counted from MPI's own start), all others get an error. After an error the process must
- * end. All calls must come from one thread (MPI_THREAD_FUNNELED). Errors: CKPT_DEVICE (no MPI library: which package
+ * end. All calls must come from one thread. Errors: CKPT_DEVICE (no MPI library: which package
  * has it; a rank that does not come), CKPT_BAD_INPUT, CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_ranks_open(ckpt_ranks **ranks, ckpt_err *err);
 
@@ -68,7 +68,8 @@ CKPT_MUST_USE ckpt_code ckpt_ranks_slots(ckpt_ranks *ranks, int count, ckpt_err 
 /* Starts a message in a free slot. Between two ranks, messages of one tag (0 .. 32767) arrive in the order they were
  * sent; send and receive must agree in size. `bytes` may be 0; large messages are split where the library's counts are
  * too small. The memory must stay until ckpt_ranks_wait, which waits for the message, gives the processor to others
- * meanwhile, and frees the slot; for a free slot it returns at once. Errors: CKPT_DEVICE, after a second, so that a
+ * meanwhile, and frees the slot; for a free slot it returns at once. By MPI a message moves while the caller computes,
+ * by a thread of its own (CKPT_RANKS_PROGRESS=0: only while the caller waits for some message). Errors: CKPT_DEVICE, after a second, so that a
  * death is reported first. */
 CKPT_MUST_USE ckpt_code ckpt_ranks_send(ckpt_ranks *ranks, int slot, int to, int tag, const void *memory,
                                         ckpt_bytes bytes, ckpt_err *err);

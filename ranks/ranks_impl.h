@@ -17,16 +17,19 @@ typedef struct ckpt_launch {
     bool mpi;            /* started by mpirun; false: by a launcher (RANK, WORLD_SIZE ...), or alone if count is 1 */
     const char *address; /* of rank 0, without mpirun: MASTER_ADDR and MASTER_PORT */
     const char *port;
+    int moves;   /* 0: messages move only while somebody waits for one: CKPT_RANKS_PROGRESS, 1 without it */
     int seconds; /* to wait for ranks that have not come: CKPT_RANKS_WAIT, 60 without it */
 } ckpt_launch;
 CKPT_MUST_USE ckpt_code ckpt_launch_read(ckpt_launch *launch, ckpt_err *err);
 
-/* All that libckpt_mpi.so shows: a constant `ckpt_mpi`. MPI is called by the thread that opened it alone. */
+/* All that libckpt_mpi.so shows: a constant `ckpt_mpi`. Its functions are called by the thread that opened it alone. */
 typedef struct ckpt_mpi_api {
     ckpt_carrier carrier; /* self: NULL */
-    /* A communicator of our own. *one_host: all ranks reach the same memory. CKPT_DEVICE: MPI does not start, or has
+    /* A communicator of our own. `moves`: with a thread that moves messages
+     * (progress_impl.h). *one_host: all ranks reach the same memory. CKPT_DEVICE: MPI does not start, or has
      * been closed before in this process. */
-    ckpt_code (*open)(int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err);
+    ckpt_code (*open)(bool moves, int *rank, int *count, bool *one_host, char *library, size_t room, ckpt_err *err);
+    void (*halt)(void);  /* nothing moves by itself any more: slots may be given back although messages are under way */
     void (*close)(void); /* collective */
     /* For tests: a message of more than `limit` bytes (INT_MAX without this call) goes as whole pieces of `piece` bytes
      * and a rest. */

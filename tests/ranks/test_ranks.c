@@ -173,10 +173,10 @@ static void set_or_not(const char *name, const char *value)
 static void environment(void **state)
 {
     static const char *const names[] = {
-        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",    "PMI_SIZE",       "RANK",
-        "WORLD_SIZE",           "MASTER_ADDR",          "MASTER_PORT", "CKPT_RANKS_WAIT"};
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",    "PMI_SIZE",        "RANK",
+        "WORLD_SIZE",           "MASTER_ADDR",          "MASTER_PORT", "CKPT_RANKS_WAIT", "CKPT_RANKS_PROGRESS"};
     static const struct {
-        const char *value[9];
+        const char *value[10];
         int count;          /* 0: refused */
         const char *wanted; /* in the message */
     } rows[] = {
@@ -197,12 +197,13 @@ static void environment(void **state)
         {{NULL, NULL, NULL, NULL, "1", "99999999999999999999", "host", "29500"}, 0, "WORLD_SIZE=9999"},
         {{NULL, "0"}, 0, "OMPI_COMM_WORLD_SIZE=0"},
         {{NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "soon"}, 0, "CKPT_RANKS_WAIT=soon"},
+        {{[9] = "no"}, 0, "CKPT_RANKS_PROGRESS=no"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int count = 0;
         ckpt_err err = {0};
-        for (int k = 0; k < 9; k++) {
+        for (int k = 0; k < 10; k++) {
             set_or_not(names[k], rows[i].value[k]);
         }
         const ckpt_code code = ckpt_ranks_started(&count, &err);
@@ -214,7 +215,53 @@ static void environment(void **state)
                   (int)code, err.msg);
         }
     }
-    for (int k = 0; k < 9; k++) {
+    for (int k = 0; k < 10; k++) {
+        unsetenv(names[k]);
+    }
+}
+
+/* Who sits beside whom: what the launcher says; else as if all ranks were of one host. */
+static void seats(void **state)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "MPI_LOCALRANKID",
+                                        "MPI_LOCALNRANKS",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "LOCAL_RANK",
+                                        "LOCAL_WORLD_SIZE",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT"};
+    static const struct {
+        const char *value[14];
+        int seat, seats;
+    } rows[] = {
+        {{NULL}, 0, 1},
+        {{"5", "8", "1", "4"}, 1, 4},
+        {{"5", "8", "1"}, 1, 8},
+        {{"5", "8"}, 5, 8},
+        {{[4] = "3", "4", "1", "2"}, 1, 2},
+        {{[8] = "3", "4", "1", "2", "host", "29500"}, 1, 2},
+        {{[8] = "3", "4", NULL, NULL, "host", "29500"}, 3, 4},
+        {{[10] = "3", "4"}, 0, 1},      /* of another program: this one is alone */
+        {{"5", "8", "one", "4"}, 0, 1}, /* refused by all else */
+        {{[8] = "3", "4", "1", "2"}, 0, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int seat = -1, all_seats = -1;
+        for (int k = 0; k < 14; k++) {
+            set_or_not(names[k], rows[i].value[k]);
+        }
+        ckpt_ranks_seat(&seat, &all_seats);
+        CHECK(seat == rows[i].seat && all_seats == rows[i].seats, "row %zu: seat %d of %d", i, seat, all_seats);
+    }
+    for (int k = 0; k < 14; k++) {
         unsetenv(names[k]);
     }
 }
@@ -792,6 +839,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(environment),
+        cmocka_unit_test(seats),
         cmocka_unit_test(alone),
         cmocka_unit_test(star),
         cmocka_unit_test(misunderstanding),

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ranks/ranks.h"
 #include "ranks/ranks_impl.h"
@@ -33,6 +35,11 @@ static void check_filled(const unsigned char *bytes, size_t count, int from, int
     CHECK(memcmp(bytes, wanted, count) == 0, "rank %d: message %d of rank %d, tag %d, %zu bytes: other bytes arrived",
           ckpt_ranks_rank(ranks), number, from, tag, count);
     ckpt_memory_put(wanted);
+}
+
+static void sleep_ms(long milliseconds)
+{
+    nanosleep(&(struct timespec){.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000}, NULL);
 }
 
 /* Every rank sends `bytes` to the next one and receives as many from the previous one at the same time. */
@@ -104,6 +111,37 @@ static void order(void **state)
             check_filled(in[i], BYTES, from, i < EACH ? 1 : 0, i % EACH);
         }
     }
+}
+
+/* As backward does, this thread only looks at memory until all messages are there: large ones, which both ranks must
+ * move. Looks for at most a minute. */
+static void while_nobody_waits(void **state)
+{
+    enum { MESSAGES = 3, BYTES = 8000000 };
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    unsigned char *const out = ckpt_memory_get(BYTES), *const in = ckpt_memory_get(MESSAGES * BYTES);
+    ckpt_err err = {0};
+    (void)state;
+    assert_true(out != NULL && in != NULL);
+    memset(out, 0xA0 + rank, BYTES);
+    for (int m = 0; m < MESSAGES && count > 1; m++) {
+        CHECK_OK(ckpt_ranks_receive(ranks, m, (rank + 1) % count, m, in + m * BYTES, BYTES, &err), err);
+        CHECK_OK(ckpt_ranks_send(ranks, MESSAGES + m, (rank + count - 1) % count, m, out, BYTES, &err), err);
+        sleep_ms(5 * rank); /* ranks do not start together */
+    }
+    for (int i = 0; i < MESSAGES * BYTES && count > 1; i += 1000) {
+        const volatile unsigned char *const byte = &in[i];
+        for (int ms = 0; *byte != 0xA0 + (rank + 1) % count; ms++) {
+            CHECK(ms < 60000, "rank %d of %d: byte %d has not come", rank, count, i);
+            sleep_ms(1);
+        }
+    }
+    for (int m = 0; m < 2 * MESSAGES && count > 1; m++) {
+        CHECK_OK(ckpt_ranks_wait(ranks, m, &err), err);
+    }
+    CHECK_OK(ckpt_ranks_barrier(ranks, &err), err);
+    ckpt_memory_put(out);
+    ckpt_memory_put(in);
 }
 
 /* Slots are reused many times, and we allocate nothing. */
@@ -204,11 +242,50 @@ static int until_death(int victim, bool gives_up)
     return 1;
 }
 
+/* Where rank `rank` writes what it says in death_beside_work. */
+static const char *said_by(int rank)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%.400s/said.%d", ckpt_work_dir(), rank);
+    return path;
+}
+
+/* Rank `victim` dies while large messages move to it and from it, and the others wait for nothing. They are processes of
+ * which mpirun does not know: it kills those that it knows at its own time, on a busy machine before they can speak. */
+static int death_beside_work(int victim)
+{
+    const int rank = ckpt_ranks_rank(ranks), count = ckpt_ranks_count(ranks);
+    unsigned char *const out = ckpt_memory_get(BIG), *const in = ckpt_memory_get(BIG);
+    ckpt_err err = {0};
+    signal(SIGTERM, SIG_IGN);
+    ckpt_ranks_note(ranks, "the last state is s.bin");
+    if (freopen(said_by(rank), "w", stderr) == NULL) {
+        return 1;
+    }
+    if (out == NULL || in == NULL || ckpt_ranks_barrier(ranks, &err) != CKPT_OK ||
+        ckpt_ranks_receive(ranks, 0, (rank + 1) % count, 1, in, BIG, &err) != CKPT_OK ||
+        ckpt_ranks_send(ranks, 1, (rank + count - 1) % count, 1, out, BIG, &err) != CKPT_OK) {
+        fprintf(stderr, "rank %d: %s\n", rank, err.msg);
+        return 1;
+    }
+    if (rank == victim) {
+        sleep_ms(time(NULL) % 20);
+        raise(SIGKILL);
+    }
+    sleep_ms(100000); /* mpirun is ended before that */
+    return 1;
+}
+
 static int as_rank(const char *mode)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),  cmocka_unit_test(split),    cmocka_unit_test(order),
-        cmocka_unit_test(reused), cmocka_unit_test(together), cmocka_unit_test(wrong),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(split),
+        cmocka_unit_test(order),
+        cmocka_unit_test(reused),
+        cmocka_unit_test(together),
+        cmocka_unit_test(wrong),
+        cmocka_unit_test(while_nobody_waits),
     };
     ckpt_err err = {0};
     if (ckpt_ranks_open(&ranks, &err) != CKPT_OK ||
@@ -216,6 +293,9 @@ static int as_rank(const char *mode)
         ckpt_ranks_slots(ranks, SLOTS, &err) != CKPT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         return 1;
+    }
+    if (mode != NULL && mode[0] == 'w') { /* "work 1" */
+        return death_beside_work(mode[strlen(mode) - 1] - '0');
     }
     if (mode != NULL) { /* "die 2", "give 0" */
         return until_death(mode[strlen(mode) - 1] - '0', mode[0] == 'g');
@@ -253,12 +333,33 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
+/* Adds what the three ranks that are left have written to files, within a minute, and removes those. */
+static void add_said(int victim, char *output, size_t room)
+{
+    for (int rank = 0; rank < 4; rank++) {
+        const size_t used = strlen(output);
+        for (int ms = 0; rank != victim && output[used] == '\0' && ms < 60000; ms += 10) {
+            FILE *const file = fopen(said_by(rank), "r");
+            if (file != NULL) {
+                output[used + fread(output + used, 1, room - 1 - used, file)] = '\0';
+                fclose(file);
+            }
+            sleep_ms(output[used] == '\0' ? 10 : 0);
+        }
+        remove(said_by(rank));
+    }
+}
+
 /* Rank `victim` of four ends: each of the others prints one line, and nothing else of ours is printed. */
-static void end_of(int victim, bool gives_up)
+static void end_of(int victim, const char *how)
 {
     char mode[16], output[16384], line[200];
-    snprintf(mode, sizeof mode, "%s %d", gives_up ? "give" : "die", victim);
+    const bool gives_up = strcmp(how, "give") == 0;
+    snprintf(mode, sizeof mode, "%s %d", how, victim);
     const int code = ckpt_test_mpirun(program, 4, mode, output, sizeof output);
+    if (mode[0] == 'w') {
+        add_said(victim, output, sizeof output);
+    }
     CHECK(code != 0 && code != 124, "%s: mpirun: exit %d:\n%s", mode, code, output);
     for (int i = 0; i < 4; i++) {
         snprintf(line, sizeof line, "test_ranks_mpi: rank %d of 4: rank %d %s; the last state is s.bin\n", i, victim,
@@ -272,13 +373,15 @@ static void end_of(int victim, bool gives_up)
 
 static void deaths(void **state)
 {
-    end_of(0, false);
-    end_of(2, false);
+    end_of(0, "die");
+    end_of(2, "die");
+    end_of(0, "work");
+    end_of(3, "work");
 }
 
 static void giving_up(void **state)
 {
-    end_of(3, true);
+    end_of(3, "give");
 }
 
 int main(int argc, char **argv)
@@ -286,6 +389,13 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {cmocka_unit_test(one), cmocka_unit_test(two), cmocka_unit_test(four),
                                               cmocka_unit_test(deaths), cmocka_unit_test(giving_up)};
     program = argv[0];
+    if (ckpt_test_is_rank() && argc > 1 && argv[1][0] == 'w') {
+        const pid_t rank = fork();
+        if (rank > 0) {
+            return waitpid(rank, NULL, 0) == rank ? 3 : 1;
+        }
+        setsid();
+    }
     if (ckpt_test_is_rank()) {
         return as_rank(argc > 1 ? argv[1] : NULL);
     }
