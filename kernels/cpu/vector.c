@@ -4,7 +4,12 @@
  * The polynomials interpolate at Chebyshev nodes of the given interval, rounded to float. */
 #include "kernels/cpu/vector.h"
 
+#include <float.h>
 #include <math.h>
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 #include "kernels/philox.h"
 
@@ -189,7 +194,8 @@ void ckpt_vector_exp(int64_t n, const float *x, float shift, float scale, float 
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        y[i] = scale * exp_one(x[i] - shift);
+        const float power = scale * exp_one(x[i] - shift);
+        y[i] = fabsf(power) < FLT_MIN ? 0.0f : power;
     }
 }
 
@@ -225,40 +231,65 @@ void ckpt_vector_add(int64_t n, const float *x, float *y)
     }
 }
 
-static inline uint32_t high_product(uint32_t a, uint32_t b)
+/* The product of the low halves of a and b, as the processor has it for vectors: compilers multiply whole 64-bit numbers
+ * at several times the cost. */
+#if defined(__AVX512F__)
+enum { WIDE = 8 };
+typedef uint64_t wide __attribute__((vector_size(WIDE * sizeof(uint64_t))));
+static inline wide low_product(wide a, wide b)
 {
-    return (uint32_t)(((uint64_t)a * b) >> 32);
+    return (wide)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+}
+#elif defined(__AVX2__)
+enum { WIDE = 4 };
+typedef uint64_t wide __attribute__((vector_size(WIDE * sizeof(uint64_t))));
+static inline wide low_product(wide a, wide b)
+{
+    return (wide)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+}
+#else
+enum { WIDE = 2 };
+typedef uint64_t wide __attribute__((vector_size(WIDE * sizeof(uint64_t))));
+static inline wide low_product(wide a, wide b)
+{
+    return (a & UINT32_MAX) * (b & UINT32_MAX);
+}
+#endif
+
+/* WIDE blocks from `block`, the four words of each in a row: ckpt_philox in the low halves of 64-bit lanes. The high
+ * halves hold anything; products leave them out. */
+static inline void philox_lanes(const uint32_t key[2], uint32_t c2, uint32_t c3, uint64_t block, uint32_t *words)
+{
+    wide w0 = {0}, w2 = w0 + c2, w3 = w0 + c3;
+    for (int b = 0; b < WIDE; b++) {
+        w0[b] = block + (uint64_t)b;
+    }
+    wide w1 = w0 >> 32;
+    uint32_t k0 = key[0], k1 = key[1];
+    const wide m0 = w0 * 0 + CKPT_PHILOX_M0, m1 = w0 * 0 + CKPT_PHILOX_M1;
+    for (int round = 0; round < 10; round++) {
+        const wide p0 = low_product(m0, w0), p1 = low_product(m1, w2);
+        w0 = (p1 >> 32) ^ w1 ^ k0;
+        w2 = (p0 >> 32) ^ w3 ^ k1;
+        w1 = p1;
+        w3 = p0;
+        k0 += CKPT_PHILOX_W0;
+        k1 += CKPT_PHILOX_W1;
+    }
+    /* Two words in each lane (the lower address has the low half), then lane by lane in turns. */
+    const wide front = (w0 & UINT32_MAX) | w1 << 32, back = (w2 & UINT32_MAX) | w3 << 32;
+    wide turn[2];
+    for (int b = 0; b < 2 * WIDE; b++) {
+        turn[b / WIDE][b % WIDE] = b % 2 == 0 ? front[b / 2] : back[b / 2];
+    }
+    memcpy(words, turn, sizeof turn);
 }
 
-/* PHILOX_BLOCKS blocks from `block`: the rounds of ckpt_philox side by side, then the four words of each block in a
- * row. */
+/* PHILOX_BLOCKS blocks from `block`, the four words of each in a row. */
 static void philox_blocks(const uint32_t key[2], uint32_t c2, uint32_t c3, uint64_t block, uint32_t *words)
 {
-    uint32_t out[4][PHILOX_BLOCKS];
-    const uint32_t low = (uint32_t)block, high = (uint32_t)(block >> 32);
-#pragma omp simd
-    for (uint32_t b = 0; b < PHILOX_BLOCKS; b++) {
-        uint32_t w0 = low + b, w1 = high + (low + b < low ? 1u : 0u), w2 = c2, w3 = c3;
-        uint32_t k0 = key[0], k1 = key[1];
-        for (int round = 0; round < 10; round++) {
-            const uint32_t next0 = high_product(CKPT_PHILOX_M1, w2) ^ w1 ^ k0;
-            const uint32_t next2 = high_product(CKPT_PHILOX_M0, w0) ^ w3 ^ k1;
-            w1 = CKPT_PHILOX_M1 * w2;
-            w3 = CKPT_PHILOX_M0 * w0;
-            w0 = next0;
-            w2 = next2;
-            k0 += CKPT_PHILOX_W0;
-            k1 += CKPT_PHILOX_W1;
-        }
-        out[0][b] = w0;
-        out[1][b] = w1;
-        out[2][b] = w2;
-        out[3][b] = w3;
-    }
-    for (int b = 0; b < PHILOX_BLOCKS; b++) {
-        for (int w = 0; w < 4; w++) {
-            words[4 * b + w] = out[w][b];
-        }
+    for (int b = 0; b < PHILOX_BLOCKS; b += WIDE) {
+        philox_lanes(key, c2, c3, block + (uint64_t)b, words + 4 * b);
     }
 }
 

@@ -27,7 +27,8 @@ float ckpt_vector_dot(int64_t n, const float *x, const float *y);
 /* sum of exp(x - shift) */
 float ckpt_vector_exp_sum(int64_t n, const float *x, float shift);
 
-/* y = scale * exp(x - shift). exp is within 2 units in the last place where the result is normal. */
+/* y = scale * exp(x - shift). exp is within 2 units in the last place where the result is normal; y is 0 where that would
+ * be subnormal: products of such numbers take tens of times as long, and no sum shows them. */
 void ckpt_vector_exp(int64_t n, const float *x, float shift, float scale, float *y);
 /* Within 4 units in the last place. */
 void ckpt_vector_tanh(int64_t n, const float *x, float *y);
