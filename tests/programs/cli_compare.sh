@@ -389,6 +389,31 @@ changed small.plan twice.plan "  scheme   one batch on one rank  2 micro-batches
 "$bin/ckpt-compare" --max-increase peak=1B small.plan batch.plan >out
 [ $? = 1 ] || fail "a limit on a changed model does not fail: $(cat out)"
 
+# traces of a changed model likewise; a sweep of one is compared budget by budget
+for change in small batch; do
+    set --
+    [ $change = small ] || set -- --set batch=64
+    plan small.json "$@" -o t.plan --trace $change.trace
+    "$bin/ckpt-plan" small.json --threads 1 "$@" --effort 0 --sweep 3 -o sweep.json >/dev/null || fail "sweep"
+    mv sweep.json $change.sweep
+done
+"$bin/ckpt-compare" --max-increase peak=0,static=0,step_time=0,forward=0,backward=0 -o compared.json small.trace batch.trace >out
+[ $? = 1 ] || fail "traces of a changed model: $(cat out)"
+has "  model   14 layers  14 resized" "outputs 32.8 kB → 65.5 kB"
+python3 - <<'P' || fail "traces of a changed model: $(cat out)"
+import json
+d = json.load(open("compared.json"))["differences"][0]
+change = {m["name"]: m["change"] for m in d["metrics"]}
+assert len(d["limits"]) == 5
+for limit in d["limits"]:
+    assert limit["state"] == "exceeded", limit
+    assert sum(x["change"] or 0 for x in limit["because"]) == change[limit["metric"]], limit
+    assert not any("do not tell" in x["text"] for x in limit["because"]), limit
+P
+"$bin/ckpt-compare" --max-increase least_budget=0 small.sweep batch.sweep >out
+[ $? = 1 ] || fail "sweeps of a changed model: $(cat out)"
+has "  static block  " "worse: " "minimum budget +"
+
 # a budget alone: it is named first, and what it brought stands beside what it cost
 "$bin/ckpt-plan" chain.json -b 95% -o raised.json >/dev/null || fail "plan of the chain"
 "$bin/ckpt-compare" --max-increase peak=0,gap=0 -o compared.json again.json raised.json >out && fail "a raised budget: $(cat out)"

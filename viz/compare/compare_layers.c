@@ -51,7 +51,7 @@ static entry *entry_of(layers *l, what is, const char *name, int side)
     const char *const key = key_of(l, name);
     const int before = ckpt_names_add(&l->names[is], key, l->count), at = before < 0 ? l->count++ : before;
     entry *const e = l->at != NULL ? &l->at[at] : &l->nobody;
-    e->name = key;
+    e->name = e->name != NULL ? e->name : key; /* workspace of a pass may hold the key */
     e->is = is;
     e->on[side] = true;
     return e;
@@ -121,6 +121,7 @@ static void take_runs(layers *l, const ckpt_live_ranges *ranges, int side)
 {
     const ckpt_plan *const plan = l->c->file[side]->plan;
     const ckpt_outline *const o = &plan->outline;
+    const ckpt_mark mark = ckpt_arena_mark(l->c->out); /* below it all is workspace */
     ckpt_names op, buffer, writer;
     if (!ckpt_compare_ok(l->c, ckpt_names_init(&op, o->op_count, l->c->out, l->c->err)) ||
         !ckpt_compare_ok(l->c, ckpt_names_init(&buffer, o->buffer_count, l->c->out, l->c->err)) ||
@@ -161,6 +162,7 @@ static void take_runs(layers *l, const ckpt_live_ranges *ranges, int side)
             copied[at] = true;
         }
     }
+    ckpt_arena_rewind(l->c->out, mark);
 }
 
 static void take_events(layers *l, int side)
@@ -239,7 +241,8 @@ static void size_buffer(layers *l, const char *name, ckpt_bytes bytes, int side,
 /* What each layer writes. Who writes a buffer the live ranges of either side say. */
 static void take_sizes(layers *l, const ckpt_live_ranges ranges[2])
 {
-    ckpt_names names[3]; /* buffers of BASE, of NEW; writers */
+    const ckpt_mark mark = ckpt_arena_mark(l->c->out); /* below it all is workspace */
+    ckpt_names names[3];                               /* buffers of BASE, of NEW; writers */
     int most = ranges[0].count + ranges[1].count;
     for (int side = 0; side < 2; side++) {
         const ckpt_plan *const plan = l->c->file[side]->plan;
@@ -262,6 +265,7 @@ static void take_sizes(layers *l, const ckpt_live_ranges ranges[2])
     for (int side = 0; side < 2; side++) {
         walk_buffers(l, &ranges[side], side, names, size_buffer);
     }
+    ckpt_arena_rewind(l->c->out, mark);
 }
 
 static ckpt_compare_fate fate_of(const entry *e)

@@ -12,15 +12,11 @@ void ckpt_match_sweeps(ckpt_comparer *c)
     ckpt_match_name(c, "model", base->graph_name, fresh->graph_name);
     const bool known = base->graph_sha256[0] != '\0' && fresh->graph_sha256[0] != '\0';
     if (c->d->mismatch_count == 0 && known && strcmp(base->graph_sha256, fresh->graph_sha256) != 0) {
-        const char *side[2];
-        for (int s = 0; s < 2; s++) {
-            const ckpt_curve *const curve = c->file[s]->curve;
-            char bytes[CKPT_UNITS_TEXT];
-            side[s] = base->static_bytes != fresh->static_bytes
-                          ? CKPT_COMPARE_SAY(c, "a static block of %s", ckpt_bytes_show(curve->static_bytes, bytes))
-                          : CKPT_COMPARE_SAY(c, "digest %.12s", curve->graph_sha256);
+        ckpt_compare_set_bytes(c, "static block", base->static_bytes, fresh->static_bytes);
+        if (c->d->setting_count == 0) {
+            ckpt_compare_set(c, "graph", CKPT_COMPARE_SAY(c, "digest %.12s", base->graph_sha256),
+                             CKPT_COMPARE_SAY(c, "digest %.12s", fresh->graph_sha256));
         }
-        ckpt_compare_set(c, "graph", side[0], side[1]);
     }
     if (base->keep_all_time_ns != fresh->keep_all_time_ns) {
         (void)ckpt_match_costs(c, base->costs, fresh->costs);
