@@ -19,6 +19,11 @@ static void show_progress(void *context, int done, int total, ckpt_ns elapsed_ns
     ckpt_cli_progress("distinct layers", done, total, elapsed_ns);
 }
 
+static void show_plans(int done, int total, ckpt_ns elapsed_ns)
+{
+    ckpt_cli_progress("plans", done, total, elapsed_ns);
+}
+
 static void show_remark(void *context, const char *layer, const char *why)
 {
     (void)context;
@@ -123,8 +128,11 @@ static ckpt_code say_end(const ckpt_profile *profile, const ckpt_device_model *r
 static ckpt_code measure_steps(const ckpt_profile_request *request, ckpt_device *device, const ckpt_network *network,
                                ckpt_arena *arena, ckpt_profile *profile, ckpt_err *err)
 {
-    const ckpt_profile_steps_options options = {.steps = request->steps, .record = !request->no_cupti, .note = note};
-    return ckpt_profile_steps(device, network, &options, arena, profile, err);
+    const ckpt_profile_steps_options options = {
+        .steps = request->steps, .record = !request->no_cupti, .note = note, .progress = show_plans};
+    const ckpt_code code = ckpt_profile_steps(device, network, &options, arena, profile, err);
+    ckpt_cli_progress_clear();
+    return code;
 }
 
 static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device *device, const ckpt_cli *cli,

@@ -11,7 +11,7 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {"device", 0, "NAME", "cpu (default) or cuda:0"},
     {"repeats", 'r', "N", "timed runs of each direction, 3 to 1000 (default 15, and up to 1000 in 5 ms)"},
     {"steps", 0, "N",
-     "training steps by each plan that layers are timed in, 3 to 1000 (default 5, and up to 50 in 1 s)"},
+     "training steps by each plan that layers are timed in, 3 to 1000 (default 5, up to 50 in 1 s, 3 in 10 s)"},
     {"isolated", 0, NULL, "time each layer alone and warm, and run no training step"},
     {"seconds", 0, "S", "stop repeating a direction of a layer after S seconds (default 0.4)"},
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},

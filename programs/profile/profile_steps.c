@@ -15,13 +15,15 @@
 
 enum {
     WARMUP = 2,
-    STEPS = 5,       /* default: timed steps of a plan */
-    STEPS_MOST = 50, /* and so many where they are short */
+    STEPS = 5,       /* timed of a plan, by default; */
+    STEPS_LEAST = 3, /* so many of them take longer than LONG_NS; */
+    STEPS_MOST = 50, /* fewer than so many take longer than SHORT_NS */
     WAYS_MOST = 4,   /* plans that choose other ways of layers */
+    MS = 1000 * 1000,
 };
 
-#define SHORT_NS                                                                                                       \
-    ((ckpt_ns)1000 * 1000 * 1000) /* what the steps of a plan take together where there are more than STEPS */
+#define SHORT_NS ((ckpt_ns)1000 * MS)
+#define LONG_NS  ((ckpt_ns)10000 * MS)
 
 typedef struct stepping {
     ckpt_device *device;
@@ -33,6 +35,8 @@ typedef struct stepping {
     ckpt_bytes available; /* 0: unknown */
     ckpt_stepped *stepped;
     int count;
+    int done, total; /* plans */
+    ckpt_ns start_ns;
 } stepping;
 
 static void say(const stepping *s, const char *why)
@@ -47,6 +51,7 @@ static void say(const stepping *s, const char *why)
 typedef struct training {
     const stepping *s;
     ckpt_stepped *stepped;
+    int parts;        /* of which the steps of this turn are one */
     ckpt_arena arena; /* of the trace, the tables here, and what is recorded */
     ckpt_executor *executor;
     ckpt_data *data;
@@ -82,32 +87,35 @@ static ckpt_code step(training *t, bool traced, ckpt_ns *spent, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Of all parts `done * parts` steps would be done now. */
 static bool enough(const training *t, int done, ckpt_ns spent)
 {
-    const int wanted = t->s->options->steps;
-    return done >= t->stepped->room || (wanted > 0 ? done >= wanted : done >= STEPS && spent >= SHORT_NS);
+    const int all = done * t->parts;
+    const ckpt_ns all_ns = spent * t->parts;
+    return t->s->options->steps > 0                 ? all >= t->s->options->steps
+           : all < STEPS_LEAST                      ? false
+           : all >= STEPS_MOST || all_ns >= LONG_NS ? true
+                                                    : all >= STEPS && all_ns >= SHORT_NS;
 }
 
 /* Steps as users run them: on a GPU replayed. */
 static ckpt_code run_whole(training *t, ckpt_err *err)
 {
-    ckpt_ns spent = 0;
-    while (!enough(t, t->stepped->whole, spent)) {
-        ckpt_ns one = 0;
-        CKPT_TRY(step(t, false, &one, err));
-        ckpt_stepped_add_whole(t->stepped, one);
-        spent += one;
+    ckpt_ns spent = 0, all = 0;
+    for (int done = 0; !enough(t, done, all); done++) {
+        CKPT_TRY(step(t, false, &spent, err));
+        ckpt_stepped_add_whole(t->stepped, spent);
+        all += spent;
     }
     return CKPT_OK;
 }
 
 static ckpt_code run_traced(training *t, ckpt_err *err)
 {
-    const bool whole = t->stepped->whole == 0; /* on a CPU a traced step is one as users run it */
     ckpt_ns spent = 0, all = 0;
-    while (!enough(t, t->stepped->timed, all)) {
+    for (int done = 0; !enough(t, done, all); done++) {
         CKPT_TRY(step(t, true, &spent, err));
-        if (whole) {
+        if (!t->s->device->api->gpu) { /* a traced step is one as users run it */
             ckpt_stepped_add_whole(t->stepped, spent);
         }
         ckpt_stepped_add(t->stepped, t->trace);
@@ -142,18 +150,16 @@ static ckpt_code run_steps(training *t, ckpt_err *err)
     return run_traced(t, err);
 }
 
-static ckpt_code train(stepping *s, const ckpt_plan *plan, ckpt_err *err)
+/* One of `parts` turns by a plan. */
+static ckpt_code train(const stepping *s, ckpt_stepped *stepped, int parts, ckpt_err *err)
 {
-    training t = {.s = s, .stepped = &s->stepped[s->count]};
-    const int room = s->options->steps > 0 ? s->options->steps : STEPS_MOST;
-    CKPT_TRY(ckpt_stepped_init(t.stepped, plan, room, s->out, err));
+    training t = {.s = s, .stepped = stepped, .parts = parts};
     ckpt_arena_init(&t.arena);
     const ckpt_code code = run_steps(&t, err);
     ckpt_executor_destroy(t.executor);
     ckpt_recorder_close(t.recorder);
     ckpt_data_close(t.data);
     ckpt_arena_fini(&t.arena);
-    s->count += code == CKPT_OK;
     return code;
 }
 
@@ -190,8 +196,8 @@ static ckpt_code make_first(const stepping *s, ckpt_plan **plan, ckpt_err *err)
 }
 
 /* The same graph, in which way number k of every op that has so many takes next to nothing, and every other than the own
- * way too long: the fastest plan runs it wherever something reads what it saves. *found: there is such an op. */
-static ckpt_code prefer_way(const stepping *s, int k, const ckpt_graph **preferring, bool *found, ckpt_err *err)
+ * way too long: the fastest plan runs it wherever something reads what it saves. */
+static ckpt_code prefer_way(const stepping *s, int k, const ckpt_graph **preferring, ckpt_err *err)
 {
     enum { OWN_NS = 1000, OTHERS_NS = 1000 * 1000 };
     const ckpt_graph *const graph = s->lowered->graph;
@@ -205,7 +211,6 @@ static ckpt_code prefer_way(const stepping *s, int k, const ckpt_graph **preferr
         for (int i = 0; i < op[o].variant_count; i++) {
             op[op[o].first_variant + i].time_ns = i == k ? 1 : OTHERS_NS;
         }
-        *found = *found || op[o].variant_count > k;
     }
     *made = *graph;
     made->op = op;
@@ -232,32 +237,64 @@ static ckpt_code demand_again(const stepping *s, const ckpt_graph **demanding, c
 }
 
 /* Trains by the plan where there is memory for it. */
-static ckpt_code try_plan(stepping *s, const ckpt_plan *plan, ckpt_err *err)
+static ckpt_code try_plan(stepping *s, const ckpt_plan *plan, int parts, ckpt_err *err)
 {
-    return fits(s, plan) ? train(s, plan, err) : CKPT_OK;
-}
-
-static ckpt_code try_ways(stepping *s, ckpt_err *err)
-{
-    for (int k = 0; k < WAYS_MOST; k++) {
-        const ckpt_graph *preferring = NULL;
-        ckpt_plan *plan = NULL;
-        bool found = false;
-        CKPT_TRY(prefer_way(s, k, &preferring, &found, err));
-        if (!found) {
-            break;
-        }
-        CKPT_TRY(make(s, preferring, "auto", 0, true, &plan, err));
-        CKPT_TRY(try_plan(s, plan, err));
+    const int room = s->options->steps > 0 ? s->options->steps + 1 : STEPS_MOST + 1; /* halves are rounded up */
+    ckpt_stepped *const stepped = &s->stepped[s->count];
+    if (fits(s, plan)) {
+        CKPT_TRY(ckpt_stepped_init(stepped, plan, room, s->out, err));
+        CKPT_TRY(train(s, stepped, parts, err));
+        s->count++;
+    }
+    if (s->options->progress != NULL) {
+        s->options->progress(++s->done, s->total, ckpt_clock_ns() - s->start_ns);
     }
     return CKPT_OK;
 }
 
+static int most_ways(const ckpt_graph *graph)
+{
+    int most = 0;
+    for (int o = 0; o < graph->op_count; o++) {
+        most = graph->op[o].variant_count > most ? graph->op[o].variant_count : most;
+    }
+    return most < WAYS_MOST ? most : WAYS_MOST;
+}
+
+static ckpt_code try_ways(stepping *s, ckpt_err *err)
+{
+    const int most = most_ways(s->lowered->graph);
+    for (int k = 0; k < most; k++) {
+        const ckpt_graph *preferring = NULL;
+        ckpt_plan *plan = NULL;
+        CKPT_TRY(prefer_way(s, k, &preferring, err));
+        CKPT_TRY(make(s, preferring, "auto", 0, true, &plan, err));
+        CKPT_TRY(try_plan(s, plan, 1, err));
+    }
+    return CKPT_OK;
+}
+
+/* The first plan has a turn before and one behind what runs everything again, which is compared with it: a machine that
+ * becomes slower meanwhile is no price. */
+static ckpt_code try_again(stepping *s, ckpt_err *err)
+{
+    const ckpt_graph *demanding = NULL;
+    ckpt_plan *again = NULL;
+    CKPT_TRY(make(s, s->lowered->graph, "recompute-all", 0, false, &again, err));
+    CKPT_TRY(try_plan(s, again, 1, err));
+    CKPT_TRY(train(s, &s->stepped[0], 2, err));
+    CKPT_TRY(demand_again(s, &demanding, err));
+    CKPT_TRY(make(s, demanding, "flags", 0, false, &again, err));
+    return try_plan(s, again, 1, err);
+}
+
 static ckpt_code try_all(stepping *s, ckpt_err *err)
 {
-    ckpt_plan *first = NULL, *again = NULL;
+    ckpt_plan *first = NULL;
+    s->total = 3 + most_ways(s->lowered->graph);
+    s->start_ns = ckpt_clock_ns();
     CKPT_TRY(make_first(s, &first, err));
-    CKPT_TRY(try_plan(s, first, err));
+    CKPT_TRY(try_plan(s, first, 2, err));
     if (s->count == 0) {
         char wanted[CKPT_UNITS_TEXT], there[CKPT_UNITS_TEXT], why[160];
         snprintf(why, sizeof why, "its plan of the lowest peak takes %s of memory, %s are free",
@@ -266,12 +303,7 @@ static ckpt_code try_all(stepping *s, ckpt_err *err)
         say(s, why);
         return CKPT_OK;
     }
-    CKPT_TRY(make(s, s->lowered->graph, "recompute-all", 0, false, &again, err));
-    CKPT_TRY(try_plan(s, again, err));
-    const ckpt_graph *demanding = NULL;
-    CKPT_TRY(demand_again(s, &demanding, err));
-    CKPT_TRY(make(s, demanding, "flags", 0, false, &again, err));
-    CKPT_TRY(try_plan(s, again, err));
+    CKPT_TRY(try_again(s, err));
     return try_ways(s, err);
 }
 

@@ -7,11 +7,13 @@
 #include "ops/lowering/network.h"
 
 typedef struct ckpt_profile_steps_options {
-    int steps;               /* timed of each plan; 0: 5 at least, and more of short ones */
+    int steps;               /* timed of each plan; 0: 5, more of short ones, 3 of long ones */
     bool record;             /* take a GPU's times from what CUPTI says, where it can be opened */
     ckpt_bytes memory_bytes; /* for the plans; 0: what is free */
     /* called with a line for what the figures do not show; never NULL */
     void (*note)(const char *line);
+    /* called after the steps of each plan; NULL: none */
+    void (*progress)(int done, int total, ckpt_ns elapsed_ns);
 } ckpt_profile_steps_options;
 
 enum { CKPT_PROFILE_STEPS_MAX = 1000 };
