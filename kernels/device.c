@@ -11,6 +11,7 @@
 #include "core/base/library_search.h"
 #include "core/base/memory.h"
 #include "ops/lowering/network.h"
+#include "ops/widened.h"
 
 /* The index of a CUDA device: "cuda" is 0, "cuda:3" is 3; -1: another name. */
 static int cuda_index(const char *name)
@@ -152,17 +153,6 @@ static ckpt_code explain_misfit(const ckpt_device *device, const ckpt_kernel *ke
                      (long long)backward_used);
 }
 
-ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, const char *what, ckpt_err *err)
-{
-    if (dtype == CKPT_FLOAT32 || device->api->gpu) {
-        return CKPT_OK;
-    }
-    return CKPT_FAIL(err, CKPT_DEVICE,
-                     "%s: its dtype is %s, and device %s computes in float32 only: --dtype float32 here and where it "
-                     "is planned",
-                     what, ckpt_dtype_name(dtype), device->api->kind);
-}
-
 ckpt_code ckpt_device_carry(void *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier, void **self,
                             ckpt_err *err)
 {
@@ -173,13 +163,17 @@ ckpt_code ckpt_device_carry(void *device, const ckpt_carrier_group *group, const
     return own->api->carry(own, group, carrier, self, err);
 }
 
+const ckpt_kernel *ckpt_kernel_find(const ckpt_kernel *const *table, const char *op)
+{
+    while (*table != NULL && strcmp((*table)->op, op) != 0) {
+        table++;
+    }
+    return *table;
+}
+
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op)
 {
-    const ckpt_kernel *const *kernel = device->api->kernels;
-    while (*kernel != NULL && strcmp((*kernel)->op, op) != 0) {
-        kernel++;
-    }
-    return *kernel;
+    return ckpt_kernel_find(device->api->kernels, op);
 }
 
 /* A choice from a file is valid if the state that was made from it names the same choice. */
@@ -197,12 +191,12 @@ static ckpt_code check_choice(const ckpt_device *device, const ckpt_bound_kernel
 ckpt_code ckpt_device_bind(ckpt_device *device, const ckpt_node *node, ckpt_bytes forward_workspace,
                            ckpt_bytes backward_workspace, const char *choice, ckpt_bound_kernel *bound, ckpt_err *err)
 {
-    const ckpt_kernel *const kernel = ckpt_device_find(device, node->op->name);
+    const ckpt_kernel *const own = ckpt_device_find(device, node->op->name);
+    const ckpt_kernel *const kernel = own != NULL && ckpt_node_widens(node) ? device->api->widened : own;
     if (kernel == NULL) {
         return CKPT_FAIL(err, CKPT_DEVICE, "layer %s: device %s has no kernel for op \"%s\"", node->name,
                          device->api->kind, node->op->name);
     }
-    CKPT_TRY(ckpt_device_check_dtype(device, node->dtype, node->name, err));
     ckpt_bound_kernel made = {.node = node, .kernel = kernel};
     ckpt_code code = ckpt_kernel_prepare(kernel, device->context, node, forward_workspace, backward_workspace, choice,
                                          &made.state, err);
@@ -406,5 +400,10 @@ ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimize
         return CKPT_OK;
     }
     CKPT_TRY(kernel->update(args, count, numbers, err));
+    for (int i = 0; i < count && !device->api->gpu; i++) {
+        if (args[i].param16 != NULL) {
+            CKPT_TRY(device->api->narrow(device, args[i].param16, args[i].param, args[i].count, err));
+        }
+    }
     return args[0].average == NULL ? CKPT_OK : find_kernel(device, "average")->update(args, count, numbers, err);
 }

@@ -46,7 +46,7 @@ typedef struct ckpt_launches {
  * and return: `finish` waits for it. upload and download wait themselves. */
 typedef struct ckpt_device_api {
     const char *kind; /* "cpu", "cuda" */
-    /* True: networks are inferred with CKPT_ON_GPU threads, bfloat16 is possible, and code is loaded at its first use,
+    /* True: networks are inferred with CKPT_ON_GPU threads, and code is loaded at its first use,
      * so that set-up includes a rehearsal. */
     bool gpu;
     ckpt_code (*open)(int index, int threads, ckpt_device **device, ckpt_err *err);
@@ -120,6 +120,7 @@ typedef struct ckpt_device_api {
                        ckpt_err *err);
 
     const ckpt_kernel *const *kernels;              /* NULL ends it */
+    const ckpt_kernel *widened;                     /* of nodes with ckpt_node_widens; NULL: there are none here */
     const ckpt_optimizer_kernel *const *optimizers; /* NULL ends it */
 } ckpt_device_api;
 
@@ -139,15 +140,12 @@ CKPT_MUST_USE ckpt_code ckpt_device_is_gpu(const char *name, bool *gpu, ckpt_err
 CKPT_MUST_USE ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, ckpt_err *err);
 void ckpt_device_close(ckpt_device *device); /* NULL is fine */
 
-/* Fails with CKPT_DEVICE if the device cannot compute in this type. `what`: the model or layer, for the message. */
-CKPT_MUST_USE ckpt_code ckpt_device_check_dtype(const ckpt_device *device, ckpt_dtype dtype, const char *what,
-                                                ckpt_err *err);
-
 /* A ckpt_carrier_open for ckpt_ranks_carry; `device` is a ckpt_device. Errors: CKPT_DEVICE (the CPU). */
 CKPT_MUST_USE ckpt_code ckpt_device_carry(void *device, const ckpt_carrier_group *group, const ckpt_carrier **carrier,
                                           void **self, ckpt_err *err);
 
-/* The kernel for an op; NULL: none on this device. */
+/* The kernel for an op; NULL: there is none in the table, on this device. */
+const ckpt_kernel *ckpt_kernel_find(const ckpt_kernel *const *table, const char *op);
 const ckpt_kernel *ckpt_device_find(const ckpt_device *device, const char *op);
 
 /* Binds `node` with algorithms that fit the two workspaces (-1: no limit): those that `choice` names

@@ -71,6 +71,12 @@ typedef struct ckpt_tuning {
     char refusal[CKPT_TUNING_TEXT]; /* the reason of the last refusal; "": none */
 } ckpt_tuning;
 
+/* Parameter k as products read it: in a bfloat16 model its copy. */
+static inline const void *ckpt_product_param(const ckpt_kernel_args *args, int k)
+{
+    return args->node->dtype == CKPT_BFLOAT16 ? args->param16[k] : (const void *)args->param[k];
+}
+
 typedef struct ckpt_kernel {
     const char *op;     /* name of the ckpt_op */
     size_t state_bytes; /* of a layer's state; 0: none, and prepare and release are NULL */
@@ -109,7 +115,9 @@ typedef struct ckpt_update_args {
     int64_t count;
     ckpt_matrix matrix; /* where an optimizer updates parameters as a whole: count = stack * rows * columns */
     float *param;
-    void *param16; /* written too, rounded to nearest even; NULL in a float32 model */
+    /* Written too, rounded to nearest even: on a GPU by the kernel, on the CPU by the device behind it. NULL in a float32
+     * model. */
+    void *param16;
     const float *grad;
     const float *scale; /* on the device: factor of the gradients; NULL: 1 */
     float *const *slot; /* state, zero before the first step; of bytes where the optimizer says so */

@@ -119,6 +119,7 @@ typedef struct ckpt_node {
     int way_count;
     const char *forward_way, *backward_way;
     uint64_t way_saved; /* saved tensors that only other ways write */
+    bool native16;      /* the CPU's kernels take bfloat16 as it is; else they run on widened copies (ops/widened.h) */
     /* An opaque layer states its costs; -1: not stated. */
     ckpt_ns forward_ns, backward_ns;
 } ckpt_node;
@@ -158,6 +159,8 @@ struct ckpt_op {
     uint64_t backward_inplace;
     /* Bit k: the CUDA kernels read in[k] with a pitch, whatever its gaps hold, and fill those of grad_in[k] with 0. */
     uint64_t gpu_pitched_in;
+    /* Bit k: in a bfloat16 network kernels read parameter k as its bfloat16 copy (ckpt_kernel_args.param16). */
+    uint64_t param16;
     /* Output 0 is a float32 scalar whose gradient is 1, where no layer reads it: grad_out[0] is NULL then. */
     bool loss;
     int64_t id_limit; /* integer inputs take values below this; 0: see ckpt_node_limit */

@@ -327,7 +327,6 @@ ckpt_code ckpt_profile_run(ckpt_device *device, const ckpt_lowered *lowered, con
     if (made == NULL || row == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", network->node_count);
     }
-    CKPT_TRY(ckpt_device_check_dtype(device, network->model->dtype, network->model->source, err));
     ckpt_arena scratch;
     ckpt_arena_init(&scratch);
     ckpt_profiling profiling = {

@@ -16,7 +16,6 @@ static ckpt_code refuse_unfit(const ckpt_program *program, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the last layer is no loss, so there is nothing to train",
                          network->model->source);
     }
-    CKPT_TRY(ckpt_device_check_dtype(program->device, network->model->dtype, network->model->source, err));
     for (int n = 0; n < network->node_count; n++) {
         if (network->node[n].op->planned_only) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: layer %s (%s) can be planned but not run",

@@ -2,10 +2,25 @@
  * total. The blocks keep rounding errors small: they grow with rows / ROWS + ROWS, not with rows. */
 #include "kernels/cpu/column_sums.h"
 
+#include "kernels/cpu/bfloat16.h"
+
 enum { STRIP = 256, ROWS = 64 };
 
-static void strip_sum(int64_t rows, int64_t columns, int width, const float *x, float *sum, bool adds)
+/* `width` elements from element `at` on: in x itself, or widened into `room`. */
+static const float *row_at(ckpt_dtype dtype, const void *x, int64_t at, int width, float *room)
 {
+    if (dtype == CKPT_FLOAT32) {
+        return (const float *)x + at;
+    }
+    ckpt_widen(width, (const uint16_t *)x + at, room);
+    return room;
+}
+
+/* Of columns column .. column + width - 1. */
+static void strip_sum(ckpt_dtype dtype, int64_t rows, int64_t columns, int64_t column, int width, const void *x,
+                      float *sum, bool adds)
+{
+    float room[4][STRIP];
     float total[STRIP];
     for (int c = 0; c < width; c++) {
         total[c] = 0;
@@ -15,14 +30,18 @@ static void strip_sum(int64_t rows, int64_t columns, int width, const float *x, 
         float part[STRIP] = {0};
         int64_t r = first;
         for (; r + 4 <= end; r += 4) {
-            const float *a = x + r * columns, *b = a + columns, *c = b + columns, *d = c + columns;
+            const int64_t at = r * columns + column;
+            const float *const a = row_at(dtype, x, at, width, room[0]),
+                               *const b = row_at(dtype, x, at + columns, width, room[1]),
+                               *const c = row_at(dtype, x, at + 2 * columns, width, room[2]),
+                               *const d = row_at(dtype, x, at + 3 * columns, width, room[3]);
 #pragma omp simd
             for (int j = 0; j < width; j++) {
                 part[j] += (a[j] + b[j]) + (c[j] + d[j]);
             }
         }
         for (; r < end; r++) {
-            const float *a = x + r * columns;
+            const float *const a = row_at(dtype, x, r * columns + column, width, room[0]);
 #pragma omp simd
             for (int j = 0; j < width; j++) {
                 part[j] += a[j];
@@ -37,13 +56,14 @@ static void strip_sum(int64_t rows, int64_t columns, int width, const float *x, 
     }
 }
 
-void ckpt_column_sums(int64_t rows, int64_t columns, const float *x, float *sum, bool adds, int threads)
+void ckpt_column_sums(ckpt_dtype dtype, int64_t rows, int64_t columns, const void *x, float *sum, bool adds,
+                      int threads)
 {
     const int64_t strips = (columns + STRIP - 1) / STRIP;
 #pragma omp parallel for schedule(static) num_threads(threads) if (strips > 1 && rows * columns > 16384)
     for (int64_t s = 0; s < strips; s++) {
         const int64_t first = s * STRIP;
         const int width = (int)(columns - first < STRIP ? columns - first : STRIP);
-        strip_sum(rows, columns, width, x + first, sum + first, adds);
+        strip_sum(dtype, rows, columns, first, width, x, sum + first, adds);
     }
 }

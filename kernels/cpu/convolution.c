@@ -48,10 +48,12 @@ static ckpt_code fill_product(convolution *state, const ckpt_node *node, const c
 {
     const int64_t rows = ckpt_convolution_out_rows(s), taps = ckpt_convolution_taps(s);
     const int64_t in = s->in_channels * taps, out = s->out_channels;
-    const ckpt_dnn_matrix x = {rows, in, in, 1}, y = {rows, out, out, 1}, w = {out, in, in, 1};
-    const ckpt_dnn_matrix w_turned = {in, out, 1, in}, y_turned = {out, rows, 1, out};
+    const ckpt_dtype type = node->dtype;
+    const ckpt_dnn_matrix x = ckpt_dnn_plain(rows, in, type), y = ckpt_dnn_plain(rows, out, type),
+                          w = ckpt_dnn_plain(out, in, type), w_turned = ckpt_dnn_turned(out, in, type),
+                          y_turned = ckpt_dnn_turned(rows, out, type), dw = ckpt_dnn_plain(out, in, CKPT_FLOAT32);
     const ckpt_dnn_matrix *const operand[DIRECTIONS][3] = {
-        [FORWARD] = {&x, &w_turned, &y}, [INPUT] = {&y, &w, &x}, [WEIGHT] = {&y_turned, &x, &w}};
+        [FORWARD] = {&x, &w_turned, &y}, [INPUT] = {&y, &w, &x}, [WEIGHT] = {&y_turned, &x, &dw}};
     if (!ckpt_convolution_is_product(s, true)) {
         state->gather_bytes = ckpt_round_up(rows * in * (ckpt_bytes)sizeof(float), CKPT_ALIGN);
         state->turned_bytes = taps > 1 ? ckpt_round_up(in * out * (ckpt_bytes)sizeof(float), CKPT_ALIGN) : 0;
@@ -343,7 +345,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
                  by_library ? bias : NULL, err));
     if (bias != NULL && !by_library) {
         const int64_t rows = s.transposed ? ckpt_convolution_in_rows(&s) : ckpt_convolution_out_rows(&s);
-        ckpt_column_sums(rows, s.transposed ? s.in_channels : s.out_channels, dy, bias, false, node->threads);
+        ckpt_column_sums(CKPT_FLOAT32, rows, s.transposed ? s.in_channels : s.out_channels, dy, bias, false,
+                         node->threads);
     }
     return dx == NULL ? CKPT_OK
                       : run(args, gradient_direction(&s), s.transposed ? dy : dx, args->param[0],

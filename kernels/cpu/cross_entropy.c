@@ -12,6 +12,7 @@ static ckpt_class_rows find_rows(const ckpt_kernel_args *args)
                              .target = args->in[1],
                              .ignore = ckpt_node_int(args->node, "ignore_index"),
                              .smoothing = ckpt_node_float(args->node, "label_smoothing"),
+                             .dtype = args->node->in[0].dtype,
                              .threads = args->node->threads};
 }
 

@@ -12,9 +12,11 @@
 
 #include "core/base/memory.h"
 #include "core/formats/machine.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/clip.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/cpu/widened.h"
 #include "kernels/device.h"
 #include "kernels/place.h"
 
@@ -150,29 +152,39 @@ static ckpt_code cpu_fill(ckpt_device *device, void *to, int byte, ckpt_bytes by
     return CKPT_OK;
 }
 
+/* to += from, each sum rounded once. */
+static void add_narrow(int64_t n, const uint16_t *from, uint16_t *to)
+{
+    float term[CKPT_BLOCK], sum[CKPT_BLOCK];
+    ckpt_widen(n, from, term);
+    ckpt_widen(n, to, sum);
+    ckpt_vector_add(n, term, sum);
+    ckpt_narrow(n, sum, to);
+}
+
 static ckpt_code cpu_add(ckpt_device *device, ckpt_dtype dtype, void *to, const void *from, int64_t count,
                          ckpt_err *err)
 {
-    if (dtype != CKPT_FLOAT32) {
-        return CKPT_FAIL(err, CKPT_DEVICE, "device cpu adds float32, found %s", ckpt_dtype_name(dtype));
-    }
-    const float *const source = from;
-    float *const target = to;
+    (void)err;
+    const bool narrow = dtype == CKPT_BFLOAT16;
     const int64_t blocks = CKPT_BLOCKS(count);
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
-        ckpt_vector_add(CKPT_IN_BLOCK(count, b), source + b * CKPT_BLOCK, target + b * CKPT_BLOCK);
+        const int64_t first = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
+        if (narrow) {
+            add_narrow(n, (const uint16_t *)from + first, (uint16_t *)to + first);
+        } else {
+            ckpt_vector_add(n, (const float *)from + first, (float *)to + first);
+        }
     }
     return CKPT_OK;
 }
 
 static ckpt_code cpu_narrow(ckpt_device *device, void *to, const float *from, int64_t count, ckpt_err *err)
 {
-    (void)device;
-    (void)to;
-    (void)from;
-    (void)count;
-    return CKPT_FAIL(err, CKPT_DEVICE, "device cpu computes in float32 only");
+    (void)err;
+    ckpt_narrow_all(count, from, to, device->threads);
+    return CKPT_OK;
 }
 
 static ckpt_bytes cpu_square_workspace(int64_t count)
@@ -266,5 +278,6 @@ const ckpt_device_api ckpt_device_cpu = {
     .begin = cpu_begin,
     .finish = cpu_finish,
     .kernels = ckpt_cpu_kernel_table,
+    .widened = &ckpt_widened_kernel,
     .optimizers = ckpt_cpu_optimizer_table,
 };

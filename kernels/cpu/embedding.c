@@ -2,6 +2,7 @@
  * of features: nothing is locked, and the order is the same for any number of threads. */
 #include <string.h>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
@@ -29,11 +30,13 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     const int64_t tokens = ckpt_shape_count(&args->node->in[0].shape), rows = weight->dim[0], F = weight->dim[1];
     CKPT_TRY(check_ids(args, tokens, rows, err));
     const int32_t *const id = args->in[0];
-    const float *const table = args->param[0];
-    float *const y = args->out[0];
+    const bool narrow = args->node->dtype == CKPT_BFLOAT16;
+    const char *const table = narrow ? args->param16[0] : (const void *)args->param[0];
+    char *const y = args->out[0];
+    const int64_t row = F * ckpt_dtype_bytes(args->node->dtype);
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (tokens * F > CKPT_PARALLEL)
     for (int64_t t = 0; t < tokens; t++) {
-        memcpy(y + t * F, table + id[t] * F, (size_t)F * sizeof *y);
+        memcpy(y + t * row, table + id[t] * row, (size_t)row);
     }
     return CKPT_OK;
 }
@@ -45,6 +48,8 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     CKPT_TRY(check_ids(args, tokens, rows, err));
     const int32_t *const id = args->in[0];
     const float *const dy = args->grad_out[0];
+    const uint16_t *const dy16 = args->grad_out[0];
+    const bool narrow = args->node->dtype == CKPT_BFLOAT16;
     float *const grad = args->grad_param[0];
     const int64_t threads = args->node->threads;
     if ((args->grad_param_adds & 1) == 0) {
@@ -60,7 +65,11 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     for (int64_t slice = 0; slice < slices; slice++) {
         const int64_t from = F * slice / slices, n = F * (slice + 1) / slices - from;
         for (int64_t t = 0; t < tokens; t++) {
-            ckpt_vector_add(n, dy + t * F + from, grad + id[t] * F + from);
+            if (narrow) {
+                ckpt_widen_add(n, dy16 + t * F + from, grad + id[t] * F + from);
+            } else {
+                ckpt_vector_add(n, dy + t * F + from, grad + id[t] * F + from);
+            }
         }
     }
     return CKPT_OK;

@@ -28,15 +28,18 @@ static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt
     (void)choice; /* none on a CPU */
     (void)context;
     const sizes s = sizes_of(node);
-    const ckpt_dnn_matrix x = {s.rows, s.in, s.in, 1}, y = {s.rows, s.out, s.out, 1}, w = {s.out, s.in, s.in, 1};
-    const ckpt_dnn_matrix w_turned = {s.in, s.out, 1, s.in}, y_turned = {s.out, s.rows, 1, s.out};
+    const ckpt_dtype type = node->dtype;
+    const ckpt_dnn_matrix x = ckpt_dnn_plain(s.rows, s.in, type), y = ckpt_dnn_plain(s.rows, s.out, type),
+                          w = ckpt_dnn_plain(s.out, s.in, type), w_turned = ckpt_dnn_turned(s.out, s.in, type),
+                          y_turned = ckpt_dnn_turned(s.rows, s.out, type),
+                          dw = ckpt_dnn_plain(s.out, s.in, CKPT_FLOAT32);
     /* The allowance is enough for every shape; a few would use much more and gain little. */
     forward = forward < 0 ? node->forward_workspace_bytes : forward;
     backward = backward < 0 ? node->backward_workspace_bytes : backward;
     CKPT_TRY(
         ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads, forward, &l->forward, err));
     for (int adds = 0; adds < 2; adds++) {
-        CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &w, false, adds == 1, node->threads, backward, &l->weight[adds], err));
+        CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &dw, false, adds == 1, node->threads, backward, &l->weight[adds], err));
         if ((node->grad_in & 1) != 0) {
             CKPT_TRY(ckpt_dnn_matmul(&y, &w, &x, false, adds == 1, node->threads, backward, &l->input[adds], err));
         }
@@ -71,8 +74,9 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear *l = args->state;
-    const float *bias = args->node->param_count > 1 ? args->param[1] : NULL;
-    return ckpt_dnn_run(l->forward, (const void *const[4]){args->in[0], args->param[0], args->out[0], bias},
+    const void *const bias = args->node->param_count > 1 ? ckpt_product_param(args, 1) : NULL;
+    return ckpt_dnn_run(l->forward,
+                        (const void *const[4]){args->in[0], ckpt_product_param(args, 0), args->out[0], bias},
                         args->workspace, err);
 }
 
@@ -80,17 +84,19 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear *l = args->state;
     const ckpt_node *node = args->node;
-    const float *dy = args->grad_out[0];
+    const void *const dy = args->grad_out[0];
     const int weight_adds = (int)(args->grad_param_adds & 1);
     const int input_adds = (int)(args->grad_in_adds & 1);
     CKPT_TRY(ckpt_dnn_run(l->weight[weight_adds], (const void *const[4]){dy, args->in[0], args->grad_param[0], NULL},
                           args->workspace, err));
     if (node->param_count > 1) {
         const sizes s = sizes_of(node);
-        ckpt_column_sums(s.rows, s.out, dy, args->grad_param[1], (args->grad_param_adds & 2) != 0, node->threads);
+        ckpt_column_sums(node->dtype, s.rows, s.out, dy, args->grad_param[1], (args->grad_param_adds & 2) != 0,
+                         node->threads);
     }
     if (args->grad_in[0] != NULL) {
-        CKPT_TRY(ckpt_dnn_run(l->input[input_adds], (const void *const[4]){dy, args->param[0], args->grad_in[0], NULL},
+        CKPT_TRY(ckpt_dnn_run(l->input[input_adds],
+                              (const void *const[4]){dy, ckpt_product_param(args, 0), args->grad_in[0], NULL},
                               args->workspace, err));
     }
     return CKPT_OK;

@@ -23,13 +23,15 @@ typedef struct head {
 static ckpt_code make(products *p, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward, ckpt_err *err)
 {
     const int64_t out = node->param[0].tensor.shape.dim[0], in = node->param[0].tensor.shape.dim[1], rows = p->rows;
-    const ckpt_dnn_matrix x = {rows, in, in, 1}, y = {rows, out, out, 1}, w = {out, in, in, 1};
-    const ckpt_dnn_matrix w_turned = {in, out, 1, in}, y_turned = {out, rows, 1, out};
+    const ckpt_dtype type = node->dtype;
+    const ckpt_dnn_matrix x = ckpt_dnn_plain(rows, in, type), y = ckpt_dnn_plain(rows, out, type),
+                          w = ckpt_dnn_plain(out, in, type), w_turned = ckpt_dnn_turned(out, in, type),
+                          y_turned = ckpt_dnn_turned(rows, out, type), dw = ckpt_dnn_plain(out, in, CKPT_FLOAT32);
     /* backward makes the logits again, in its own workspace */
     CKPT_TRY(ckpt_dnn_matmul(&x, &w_turned, &y, node->param_count > 1, false, node->threads,
                              forward < backward ? forward : backward, &p->forward, err));
     for (int adds = 0; adds < 2; adds++) {
-        CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &w, false, adds == 1, node->threads, backward, &p->weight[adds], err));
+        CKPT_TRY(ckpt_dnn_matmul(&y_turned, &x, &dw, false, adds == 1, node->threads, backward, &p->weight[adds], err));
         if ((node->grad_in & 1) != 0) {
             CKPT_TRY(ckpt_dnn_matmul(&y, &w, &x, false, adds == 1, node->threads, backward, &p->input[adds], err));
         }
@@ -100,8 +102,9 @@ typedef struct unit {
     ckpt_class_rows rows;
     const products *products;
     int64_t first;
-    const float *x;
-    float *lse, *logits, *grad; /* logits: in the workspace, unless they are kept; their gradient: in the workspace */
+    const void *x;
+    float *lse;
+    void *logits, *grad; /* logits: in the workspace, unless they are kept; their gradient: in the workspace */
     void *scratch;
 } unit;
 
@@ -113,6 +116,7 @@ static ckpt_class_rows all_rows(const ckpt_kernel_args *args)
                              .target = args->in[1],
                              .ignore = ckpt_node_int(node, "ignore_index"),
                              .smoothing = ckpt_node_float(node, "label_smoothing"),
+                             .dtype = node->dtype,
                              .threads = node->threads};
 }
 
@@ -120,14 +124,14 @@ static ckpt_class_rows all_rows(const ckpt_kernel_args *args)
 static unit unit_at(const ckpt_kernel_args *args, const ckpt_class_rows *all, int64_t first)
 {
     const head *const h = args->state;
-    const int64_t in = args->node->param[0].tensor.shape.dim[1];
+    const int64_t in = args->node->param[0].tensor.shape.dim[1], size = ckpt_dtype_bytes(all->dtype);
+    const bool kept = ckpt_way_is(args->way, "kept");
     unit u = {.rows = *all,
               .products = &h->size[all->count - first < h->size[WHOLE].rows ? REST : WHOLE],
               .first = first,
-              .x = (const float *)args->in[0] + first * in,
+              .x = (const char *)args->in[0] + first * in * size,
               .lse = (float *)args->saved[0] + first,
-              .logits =
-                  ckpt_way_is(args->way, "kept") ? (float *)args->saved[2] + first * all->classes : args->workspace,
+              .logits = kept ? (char *)args->saved[2] + first * all->classes * size : args->workspace,
               .grad = args->workspace,
               .scratch = (char *)args->workspace + h->logits_bytes};
     u.rows.count = u.products->rows;
@@ -137,9 +141,9 @@ static unit unit_at(const ckpt_kernel_args *args, const ckpt_class_rows *all, in
 
 static ckpt_code make_logits(const ckpt_kernel_args *args, const unit *u, ckpt_err *err)
 {
-    const float *const bias = args->node->param_count > 1 ? args->param[1] : NULL;
-    return ckpt_dnn_run(u->products->forward, (const void *const[4]){u->x, args->param[0], u->logits, bias}, u->scratch,
-                        err);
+    const void *const bias = args->node->param_count > 1 ? ckpt_product_param(args, 1) : NULL;
+    const void *const pointer[4] = {u->x, ckpt_product_param(args, 0), u->logits, bias};
+    return ckpt_dnn_run(u->products->forward, pointer, u->scratch, err);
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
@@ -168,13 +172,14 @@ static ckpt_code multiply(const ckpt_kernel_args *args, const unit *u, ckpt_err 
     CKPT_TRY(ckpt_dnn_run(u->products->weight[weight_adds],
                           (const void *const[4]){u->grad, u->x, args->grad_param[0], NULL}, u->scratch, err));
     if (node->param_count > 1) {
-        ckpt_column_sums(u->rows.count, u->rows.classes, u->grad, args->grad_param[1],
+        ckpt_column_sums(node->dtype, u->rows.count, u->rows.classes, u->grad, args->grad_param[1],
                          later || (args->grad_param_adds & 2) != 0, node->threads);
     }
     if (args->grad_in[0] != NULL) {
-        float *const dx = (float *)args->grad_in[0] + u->first * node->param[0].tensor.shape.dim[1];
-        CKPT_TRY(ckpt_dnn_run(u->products->input[input_adds], (const void *const[4]){u->grad, args->param[0], dx, NULL},
-                              u->scratch, err));
+        const int64_t at = u->first * node->param[0].tensor.shape.dim[1];
+        const void *const pointer[4] = {u->grad, ckpt_product_param(args, 0),
+                                        (char *)args->grad_in[0] + at * ckpt_dtype_bytes(node->dtype), NULL};
+        CKPT_TRY(ckpt_dnn_run(u->products->input[input_adds], pointer, u->scratch, err));
     }
     return CKPT_OK;
 }

@@ -48,23 +48,24 @@ static ckpt_code make_calls(lstm_state *state, const ckpt_node *node, ckpt_bytes
     const cell_shape cell = describe(node);
     const int64_t N = cell.N, G = 4 * cell.H;
     const int threads = node->threads;
-    const ckpt_dnn_matrix gates = ckpt_dnn_plain(N, G), turned_gates = ckpt_dnn_turned(N, G);
-    CKPT_TRY(make_call(state, X_GATES, ckpt_dnn_plain(N, cell.I), ckpt_dnn_turned(G, cell.I), gates, threads,
-                       forward_limit, err));
-    CKPT_TRY(make_call(state, DW_X, turned_gates, ckpt_dnn_plain(N, cell.I), ckpt_dnn_plain(G, cell.I), threads,
-                       backward_limit, err));
+    const ckpt_dnn_matrix gates = ckpt_dnn_plain(N, G, CKPT_FLOAT32),
+                          turned_gates = ckpt_dnn_turned(N, G, CKPT_FLOAT32);
+    CKPT_TRY(make_call(state, X_GATES, ckpt_dnn_plain(N, cell.I, CKPT_FLOAT32),
+                       ckpt_dnn_turned(G, cell.I, CKPT_FLOAT32), gates, threads, forward_limit, err));
+    CKPT_TRY(make_call(state, DW_X, turned_gates, ckpt_dnn_plain(N, cell.I, CKPT_FLOAT32),
+                       ckpt_dnn_plain(G, cell.I, CKPT_FLOAT32), threads, backward_limit, err));
     if ((node->grad_in & 1) != 0) {
-        CKPT_TRY(make_call(state, DX, gates, ckpt_dnn_plain(G, cell.I), ckpt_dnn_plain(N, cell.I), threads,
-                           backward_limit, err));
+        CKPT_TRY(make_call(state, DX, gates, ckpt_dnn_plain(G, cell.I, CKPT_FLOAT32),
+                           ckpt_dnn_plain(N, cell.I, CKPT_FLOAT32), threads, backward_limit, err));
     }
     if (cell.stateful) {
-        CKPT_TRY(make_call(state, H_GATES, ckpt_dnn_plain(N, cell.H), ckpt_dnn_turned(G, cell.H), gates, threads,
-                           forward_limit, err));
-        CKPT_TRY(make_call(state, DW_H, turned_gates, ckpt_dnn_plain(N, cell.H), ckpt_dnn_plain(G, cell.H), threads,
-                           backward_limit, err));
+        CKPT_TRY(make_call(state, H_GATES, ckpt_dnn_plain(N, cell.H, CKPT_FLOAT32),
+                           ckpt_dnn_turned(G, cell.H, CKPT_FLOAT32), gates, threads, forward_limit, err));
+        CKPT_TRY(make_call(state, DW_H, turned_gates, ckpt_dnn_plain(N, cell.H, CKPT_FLOAT32),
+                           ckpt_dnn_plain(G, cell.H, CKPT_FLOAT32), threads, backward_limit, err));
         if ((node->grad_in & 2) != 0) {
-            CKPT_TRY(make_call(state, DH, gates, ckpt_dnn_plain(G, cell.H), ckpt_dnn_plain(N, cell.H), threads,
-                               backward_limit, err));
+            CKPT_TRY(make_call(state, DH, gates, ckpt_dnn_plain(G, cell.H, CKPT_FLOAT32),
+                               ckpt_dnn_plain(N, cell.H, CKPT_FLOAT32), threads, backward_limit, err));
         }
     }
     return CKPT_OK;
@@ -156,7 +157,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     } else {
         memset(args->grad_param[1], 0, (size_t)(4 * H * H) * sizeof(float));
     }
-    ckpt_column_sums(cell.N, 4 * H, dgates, args->grad_param[2], false, args->node->threads);
+    ckpt_column_sums(CKPT_FLOAT32, cell.N, 4 * H, dgates, args->grad_param[2], false, args->node->threads);
     memcpy(args->grad_param[3], args->grad_param[2], (size_t)(4 * H) * sizeof(float));
     return CKPT_OK;
 }

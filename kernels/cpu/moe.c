@@ -85,15 +85,24 @@ static ckpt_code make_chunk(moe_state *state, const ckpt_node *node, const ckpt_
     const int64_t R = size_rows[size], C = m->width, F = m->hidden;
     ckpt_dnn **const call = state->call[size];
     const wanted w[] = {
-        {&call[IN], ckpt_dnn_plain(R, C), ckpt_dnn_turned(F, C), ckpt_dnn_plain(R, F), false, false},
-        {&call[OUT], ckpt_dnn_plain(R, F), ckpt_dnn_turned(C, F), ckpt_dnn_plain(R, C), false, false},
-        {&call[DINNER], ckpt_dnn_plain(R, C), ckpt_dnn_plain(C, F), ckpt_dnn_plain(R, F), false, true},
-        {&call[DOUT], ckpt_dnn_turned(R, C), ckpt_dnn_plain(R, F), ckpt_dnn_plain(C, F), false, true},
-        {&call[DOUT_ADDS], ckpt_dnn_turned(R, C), ckpt_dnn_plain(R, F), ckpt_dnn_plain(C, F), true, true},
-        {&call[DIN], ckpt_dnn_turned(R, F), ckpt_dnn_plain(R, C), ckpt_dnn_plain(F, C), false, true},
-        {&call[DIN_ADDS], ckpt_dnn_turned(R, F), ckpt_dnn_plain(R, C), ckpt_dnn_plain(F, C), true, true},
-        {&call[DROWS], ckpt_dnn_plain(R, F), ckpt_dnn_plain(F, C), ckpt_dnn_plain(R, C), false, true},
-        {&call[DROWS_ADDS], ckpt_dnn_plain(R, F), ckpt_dnn_plain(F, C), ckpt_dnn_plain(R, C), true, true},
+        {&call[IN], ckpt_dnn_plain(R, C, CKPT_FLOAT32), ckpt_dnn_turned(F, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(R, F, CKPT_FLOAT32), false, false},
+        {&call[OUT], ckpt_dnn_plain(R, F, CKPT_FLOAT32), ckpt_dnn_turned(C, F, CKPT_FLOAT32),
+         ckpt_dnn_plain(R, C, CKPT_FLOAT32), false, false},
+        {&call[DINNER], ckpt_dnn_plain(R, C, CKPT_FLOAT32), ckpt_dnn_plain(C, F, CKPT_FLOAT32),
+         ckpt_dnn_plain(R, F, CKPT_FLOAT32), false, true},
+        {&call[DOUT], ckpt_dnn_turned(R, C, CKPT_FLOAT32), ckpt_dnn_plain(R, F, CKPT_FLOAT32),
+         ckpt_dnn_plain(C, F, CKPT_FLOAT32), false, true},
+        {&call[DOUT_ADDS], ckpt_dnn_turned(R, C, CKPT_FLOAT32), ckpt_dnn_plain(R, F, CKPT_FLOAT32),
+         ckpt_dnn_plain(C, F, CKPT_FLOAT32), true, true},
+        {&call[DIN], ckpt_dnn_turned(R, F, CKPT_FLOAT32), ckpt_dnn_plain(R, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(F, C, CKPT_FLOAT32), false, true},
+        {&call[DIN_ADDS], ckpt_dnn_turned(R, F, CKPT_FLOAT32), ckpt_dnn_plain(R, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(F, C, CKPT_FLOAT32), true, true},
+        {&call[DROWS], ckpt_dnn_plain(R, F, CKPT_FLOAT32), ckpt_dnn_plain(F, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(R, C, CKPT_FLOAT32), false, true},
+        {&call[DROWS_ADDS], ckpt_dnn_plain(R, F, CKPT_FLOAT32), ckpt_dnn_plain(F, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(R, C, CKPT_FLOAT32), true, true},
     };
     return make(state, w, (node->grad_in & 1) != 0 ? CALLS : DROWS, node->threads, limit, err);
 }
@@ -112,9 +121,12 @@ static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckp
         limit[k] = given[k] < 0 ? -1 : given[k] > own[k] ? given[k] - own[k] : 0;
     }
     const wanted router[] = {
-        {&state->router[LOGITS], ckpt_dnn_plain(N, C), ckpt_dnn_turned(E, C), ckpt_dnn_plain(N, E), false, false},
-        {&state->router[DROUTER], ckpt_dnn_turned(N, E), ckpt_dnn_plain(N, C), ckpt_dnn_plain(E, C), false, true},
-        {&state->router[DX], ckpt_dnn_plain(N, E), ckpt_dnn_plain(E, C), ckpt_dnn_plain(N, C), false, true},
+        {&state->router[LOGITS], ckpt_dnn_plain(N, C, CKPT_FLOAT32), ckpt_dnn_turned(E, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(N, E, CKPT_FLOAT32), false, false},
+        {&state->router[DROUTER], ckpt_dnn_turned(N, E, CKPT_FLOAT32), ckpt_dnn_plain(N, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(E, C, CKPT_FLOAT32), false, true},
+        {&state->router[DX], ckpt_dnn_plain(N, E, CKPT_FLOAT32), ckpt_dnn_plain(E, C, CKPT_FLOAT32),
+         ckpt_dnn_plain(N, C, CKPT_FLOAT32), false, true},
     };
     CKPT_TRY(make(state, router, (node->grad_in & 1) != 0 ? ROUTER_CALLS : DX, node->threads, limit, err));
     for (int size = m.rows >= CKPT_MOE_CHUNK ? CHUNK : PIECE; size < SIZES; size++) {

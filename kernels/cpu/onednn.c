@@ -13,6 +13,7 @@
 
 #include "core/base/memory.h"
 #include "core/formats/tensor.h"
+#include "kernels/cpu/product16.h"
 
 enum { STEPS_MAX = 4, USES_MAX = 5, BINDINGS_MAX = 11, WORKSPACE = -1, CACHE_STRIDE = 512, PANEL_GAP = 16 };
 
@@ -44,6 +45,8 @@ struct ckpt_dnn {
     ckpt_bytes blocked_bytes, scratch_bytes; /* of the workspace: what is reordered, then the scratch of all steps */
     int threads;
     const char *algorithm;
+    bool plain; /* no primitives, but this */
+    ckpt_product16 product;
 };
 
 #define DNN_TRY(err, call, what)                                                                                       \
@@ -169,6 +172,7 @@ typedef struct request {
     const dnnl_memory_desc_t *plain; /* how the weights are stored; NULL: as the implementation takes them */
     ckpt_bytes limit;                /* of all temporaries; -1: none */
     bool last_resort;                /* accept those too */
+    bool plain_loops;                /* there are loops of our own instead of a last resort */
 } request;
 
 /* The first implementation, in the library's order of preference, that meets the request. */
@@ -222,7 +226,7 @@ static dnnl_status_t best_fit(request *r, dnnl_primitive_desc_t *found)
         return status;
     }
     r->last_resort = true;
-    return first_fit(r, found);
+    return r->plain_loops ? status : first_fit(r, found);
 }
 
 /* The library takes sizes as int64_t and uses int inside: larger sizes make it divide by zero. */
@@ -234,13 +238,18 @@ static ckpt_code need_int(int64_t size, ckpt_err *err)
     return CKPT_OK;
 }
 
+static dnnl_data_type_t type_of(ckpt_dtype dtype)
+{
+    return dtype == CKPT_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
+}
+
 static ckpt_code matrix_desc(const ckpt_dnn_matrix *m, dnnl_memory_desc_t *desc, ckpt_err *err)
 {
     CKPT_TRY(need_int(m->rows, err));
     CKPT_TRY(need_int(m->columns, err));
     const dnnl_dims_t dims = {m->rows, m->columns};
     const dnnl_dims_t strides = {m->row_stride, m->column_stride};
-    DNN_TRY(err, dnnl_memory_desc_init_by_strides(desc, 2, dims, dnnl_f32, strides), "a matrix");
+    DNN_TRY(err, dnnl_memory_desc_init_by_strides(desc, 2, dims, type_of(m->dtype), strides), "a matrix");
     return CKPT_OK;
 }
 
@@ -266,7 +275,8 @@ static ckpt_code matmul_make(ckpt_dnn *dnn, const product *p, ckpt_bytes limit, 
     for (int i = 0; i < 3; i++) {
         CKPT_TRY(matrix_desc(p->matrix[i], &desc[i], err));
     }
-    const ckpt_dnn_matrix row = {1, p->matrix[2]->columns, p->matrix[2]->columns, 1};
+    const ckpt_dnn_matrix row = ckpt_dnn_plain(1, p->matrix[2]->columns, p->matrix[1]->dtype);
+    const bool narrow = p->matrix[0]->dtype == CKPT_BFLOAT16;
     CKPT_TRY(matrix_desc(&row, &desc[3], err));
     dnnl_matmul_desc_t matmul;
     DNN_TRY(err, dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], p->bias ? &desc[3] : NULL, &desc[2]),
@@ -274,9 +284,16 @@ static ckpt_code matmul_make(ckpt_dnn *dnn, const product *p, ckpt_bytes limit, 
     dnnl_primitive_attr_t attr = NULL;
     CKPT_TRY(user_scratch(p->adds, &attr, err));
     dnnl_primitive_desc_t found = NULL;
-    request r = {.desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit};
+    request r = {
+        .desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit, .plain_loops = narrow};
     const dnnl_status_t status = best_fit(&r, &found);
     dnnl_primitive_attr_destroy(attr);
+    if (narrow && status == dnnl_iterator_ends) {
+        dnn->plain = true;
+        dnn->algorithm = "plain";
+        dnn->product = (ckpt_product16){*p->matrix[0], *p->matrix[1], *p->matrix[2], p->bias, p->adds};
+        return CKPT_OK;
+    }
     DNN_TRY(err, status, "a matrix product");
     dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
     const ckpt_code code = matmul_steps(dnn, desc, p->bias, found, err);
@@ -291,8 +308,9 @@ static panels matmul_panels(const product *p, ckpt_bytes limit)
 {
     enum { LEAST_ROWS = 64, MOST_COLUMNS = 512, LEAST_COLUMNS = 128, SCRATCH = 256 * 1024 };
     const ckpt_dnn_matrix *const w = p->matrix[1];
-    if (w->column_stride != 1 || w->columns % CACHE_STRIDE != 0 || w->row_stride % CACHE_STRIDE != 0 ||
-        (w->row_stride & (w->row_stride - 1)) == 0 || p->matrix[0]->rows < LEAST_ROWS || w->rows < LEAST_ROWS) {
+    if (w->dtype != CKPT_FLOAT32 || w->column_stride != 1 || w->columns % CACHE_STRIDE != 0 ||
+        w->row_stride % CACHE_STRIDE != 0 || (w->row_stride & (w->row_stride - 1)) == 0 ||
+        p->matrix[0]->rows < LEAST_ROWS || w->rows < LEAST_ROWS) {
         return (panels){0};
     }
     for (int64_t columns = MOST_COLUMNS; columns >= LEAST_COLUMNS; columns /= 2) {
@@ -308,7 +326,7 @@ static ckpt_code matmul_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, 
     const product *const p = what;
     const panels cut = matmul_panels(p, limit);
     if (cut.count > 0) {
-        const ckpt_dnn_matrix w = {cut.rows, cut.columns, cut.columns + PANEL_GAP, 1};
+        const ckpt_dnn_matrix w = {cut.rows, cut.columns, cut.columns + PANEL_GAP, 1, CKPT_FLOAT32};
         ckpt_dnn_matrix y = *p->matrix[2];
         y.columns = cut.columns;
         const product panel = {{p->matrix[0], &w, &y}, p->bias, p->adds};
@@ -600,6 +618,11 @@ static dnnl_status_t run_panels(const ckpt_dnn *dnn, const void *const pointer[4
 
 ckpt_code ckpt_dnn_run(const ckpt_dnn *dnn, const void *const pointer[4], void *workspace, ckpt_err *err)
 {
+    if (dnn->plain) {
+        ckpt_product16_run(&dnn->product, pointer[0], pointer[1], (void *)(uintptr_t)pointer[2], pointer[3],
+                           dnn->threads);
+        return CKPT_OK;
+    }
     const int before = omp_get_max_threads();
     omp_set_num_threads(dnn->threads);
     const dnnl_status_t status =

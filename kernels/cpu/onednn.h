@@ -20,19 +20,22 @@ typedef struct ckpt_dnn ckpt_dnn;
 /* Element (r, c) is at r * row_stride + c * column_stride; one of the strides is 1. */
 typedef struct ckpt_dnn_matrix {
     int64_t rows, columns, row_stride, column_stride; /* elements */
+    ckpt_dtype dtype;
 } ckpt_dnn_matrix;
 
 /* Rows one behind the other, and the transpose of that. */
-static inline ckpt_dnn_matrix ckpt_dnn_plain(int64_t rows, int64_t columns)
+static inline ckpt_dnn_matrix ckpt_dnn_plain(int64_t rows, int64_t columns, ckpt_dtype dtype)
 {
-    return (ckpt_dnn_matrix){rows, columns, columns, 1};
+    return (ckpt_dnn_matrix){rows, columns, columns, 1, dtype};
 }
-static inline ckpt_dnn_matrix ckpt_dnn_turned(int64_t rows, int64_t columns)
+static inline ckpt_dnn_matrix ckpt_dnn_turned(int64_t rows, int64_t columns, ckpt_dtype dtype)
 {
-    return (ckpt_dnn_matrix){columns, rows, 1, columns};
+    return (ckpt_dnn_matrix){columns, rows, 1, columns, dtype};
 }
 
-/* Creates y = x w with the pointers x, w, y, bias (added to every row; NULL: none).
+/* Creates y = x w with the pointers x, w, y, bias (of w's type, added to every row; NULL: none). x and w have one type; of
+ * bfloat16 ones y is bfloat16, rounded once, or float32. Sums are float32. Products of bfloat16 that the library has no
+ * fast code for are plain loops without a workspace ("plain", kernels/cpu/product16.h).
  *
  *   adds      y += x w instead
  *   threads   that will run it; results depend on their number

@@ -311,7 +311,8 @@ static ckpt_code global_forward(const ckpt_kernel_args *args, ckpt_err *err)
     const float *x = args->in[0];
     float *y = args->out[0];
     for (int64_t n = 0; n < x_shape->dim[0]; n++) {
-        ckpt_column_sums(pixels, channels, x + n * pixels * channels, y + n * channels, false, args->node->threads);
+        ckpt_column_sums(CKPT_FLOAT32, pixels, channels, x + n * pixels * channels, y + n * channels, false,
+                         args->node->threads);
     }
     const float count = (float)pixels;
     for (int64_t i = 0; i < x_shape->dim[0] * channels; i++) {

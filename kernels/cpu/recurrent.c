@@ -101,19 +101,20 @@ ckpt_code ckpt_recurrent_prepare(ckpt_recurrent_state *state, const ckpt_recurre
     const int threads = node->threads;
     const ckpt_bytes ahead = rest_of(forward, forward_room(&q).own),
                      back = rest_of(backward, backward_room(cell, &q).own);
-    CKPT_TRY(make(state, X_GATES, ckpt_dnn_plain(rows, C), ckpt_dnn_turned(G, C), ckpt_dnn_plain(rows, G), q.bias,
-                  threads, ahead, err));
-    CKPT_TRY(make(state, H_GATES, ckpt_dnn_plain(B, H), ckpt_dnn_turned(G, H), ckpt_dnn_plain(B, G), q.bias, threads,
-                  ahead, err));
-    CKPT_TRY(make(state, DW_X, ckpt_dnn_turned(rows, G), ckpt_dnn_plain(rows, C), ckpt_dnn_plain(G, C), false, threads,
-                  back, err));
-    CKPT_TRY(make(state, DW_H, ckpt_dnn_turned(rows, G), ckpt_dnn_plain(rows, H), ckpt_dnn_plain(G, H), false, threads,
-                  back, err));
-    CKPT_TRY(
-        make(state, DH, ckpt_dnn_plain(B, G), ckpt_dnn_plain(G, H), ckpt_dnn_plain(B, H), false, threads, back, err));
-    return (node->grad_in & 1) == 0 ? CKPT_OK
-                                    : make(state, DX, ckpt_dnn_plain(rows, G), ckpt_dnn_plain(G, C),
-                                           ckpt_dnn_plain(rows, C), false, threads, back, err);
+    CKPT_TRY(make(state, X_GATES, ckpt_dnn_plain(rows, C, CKPT_FLOAT32), ckpt_dnn_turned(G, C, CKPT_FLOAT32),
+                  ckpt_dnn_plain(rows, G, CKPT_FLOAT32), q.bias, threads, ahead, err));
+    CKPT_TRY(make(state, H_GATES, ckpt_dnn_plain(B, H, CKPT_FLOAT32), ckpt_dnn_turned(G, H, CKPT_FLOAT32),
+                  ckpt_dnn_plain(B, G, CKPT_FLOAT32), q.bias, threads, ahead, err));
+    CKPT_TRY(make(state, DW_X, ckpt_dnn_turned(rows, G, CKPT_FLOAT32), ckpt_dnn_plain(rows, C, CKPT_FLOAT32),
+                  ckpt_dnn_plain(G, C, CKPT_FLOAT32), false, threads, back, err));
+    CKPT_TRY(make(state, DW_H, ckpt_dnn_turned(rows, G, CKPT_FLOAT32), ckpt_dnn_plain(rows, H, CKPT_FLOAT32),
+                  ckpt_dnn_plain(G, H, CKPT_FLOAT32), false, threads, back, err));
+    CKPT_TRY(make(state, DH, ckpt_dnn_plain(B, G, CKPT_FLOAT32), ckpt_dnn_plain(G, H, CKPT_FLOAT32),
+                  ckpt_dnn_plain(B, H, CKPT_FLOAT32), false, threads, back, err));
+    return (node->grad_in & 1) == 0
+               ? CKPT_OK
+               : make(state, DX, ckpt_dnn_plain(rows, G, CKPT_FLOAT32), ckpt_dnn_plain(G, C, CKPT_FLOAT32),
+                      ckpt_dnn_plain(rows, C, CKPT_FLOAT32), false, threads, back, err);
 }
 
 void ckpt_recurrent_release(void *memory)
@@ -273,8 +274,8 @@ ckpt_code ckpt_recurrent_backward(const ckpt_recurrent_cell *cell, const ckpt_ke
     CKPT_TRY(product(args, DW_X, dgates, args->in[0], args->grad_param[0], NULL, r.own, err));
     CKPT_TRY(product(args, DW_H, dhidden, at(args, r.before), args->grad_param[1], NULL, r.own, err));
     if (q.bias) {
-        ckpt_column_sums(q.B * q.T, q.G, dgates, args->grad_param[2], false, args->node->threads);
-        ckpt_column_sums(q.B * q.T, q.G, dhidden, args->grad_param[3], false, args->node->threads);
+        ckpt_column_sums(CKPT_FLOAT32, q.B * q.T, q.G, dgates, args->grad_param[2], false, args->node->threads);
+        ckpt_column_sums(CKPT_FLOAT32, q.B * q.T, q.G, dhidden, args->grad_param[3], false, args->node->threads);
     }
     return CKPT_OK;
 }

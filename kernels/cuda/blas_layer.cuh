@@ -1,4 +1,4 @@
-/* Helpers of layers made of matrix products: dense shapes, and the copy of a parameter that a product reads. */
+/* Helpers of layers made of matrix products: dense shapes, and what they leave of a workspace. */
 #ifndef CKPT_KERNELS_CUDA_BLAS_LAYER_CUH
 #define CKPT_KERNELS_CUDA_BLAS_LAYER_CUH
 
@@ -27,12 +27,6 @@ static inline ckpt_blas_shape blas_of(int64_t rows, int64_t columns, int64_t inn
         .bias = bias,
         .adds = adds,
     };
-}
-
-/* Parameter k as products read it: the bfloat16 copy, if there is one. */
-static inline const void *blas_param(const ckpt_kernel_args *args, int k)
-{
-    return args->param16[k] != NULL ? args->param16[k] : (const void *)args->param[k];
 }
 
 /* What a layer that keeps `own` bytes of the `given` ones leaves for its products; -1 stays -1, no limit. */

@@ -277,7 +277,7 @@ void start_bias(const ckpt_cuda *cuda, const ckpt_convolution &s, const float *b
 /* The filters as cuDNN reads them: in place, or transposed at the start of the workspace. */
 const void *convolution_filters(const ckpt_kernel_args *args, const ckpt_convolution &s)
 {
-    const void *const w = blas_param(args, 0);
+    const void *const w = ckpt_product_param(args, 0);
     if (!convolution_turns(s)) {
         return w;
     }
@@ -298,17 +298,17 @@ ckpt_code convolution_image(const ckpt_kernel_args *args, const ckpt_convolution
     const ckpt_cuda *const cuda = cuda_of(args);
     const float *bias = is_output && args->node->param_count > 1 ? args->param[1] : NULL;
     if (c->product[direction] != NULL) {
-        return ckpt_blas_product_run(c->product[direction], from, blas_param(args, 0), to,
-                                     bias != NULL ? (void *)blas_param(args, 1) : NULL, args->workspace, err);
+        return ckpt_blas_product_run(c->product[direction], from, ckpt_product_param(args, 0), to,
+                                     bias != NULL ? (void *)ckpt_product_param(args, 1) : NULL, args->workspace, err);
     }
     if (c->library[direction] != NULL) {
         CKPT_TRY(ckpt_cudnn_convolution_run(c->library[direction], from, convolution_filters(args, s), to,
                                             convolution_scratch(args, s, direction), err));
     } else if (direction == FORWARD) {
-        ckpt_convolution_direct_forward(cuda, s, from, blas_param(args, 0), bias, to);
+        ckpt_convolution_direct_forward(cuda, s, from, ckpt_product_param(args, 0), bias, to);
         bias = NULL;
     } else {
-        ckpt_convolution_direct_input(cuda, s, from, blas_param(args, 0), to);
+        ckpt_convolution_direct_input(cuda, s, from, ckpt_product_param(args, 0), to);
     }
     if (bias != NULL) {
         CKPT_BY_WIDTH(s.dtype, output_channels(s), start_bias, cuda, s, bias, to);
@@ -368,8 +368,9 @@ ckpt_code convolution_tune_one(const ckpt_kernel_args *args, int direction, cons
     const bool bias = direction == output_direction(s) && args->node->param_count > 1;
     ckpt_ns took = 0;
     if (state->product[direction] != NULL) {
-        return ckpt_blas_product_tune(state->product[direction], a, b, c, bias ? (void *)blas_param(args, 1) : NULL,
-                                      args->workspace, args->workspace_bytes, tuning, &took, err);
+        return ckpt_blas_product_tune(state->product[direction], a, b, c,
+                                      bias ? (void *)ckpt_product_param(args, 1) : NULL, args->workspace,
+                                      args->workspace_bytes, tuning, &took, err);
     }
     const ckpt_bytes piece = convolution_piece(s, direction);
     if (state->library[direction] == NULL) {
@@ -393,7 +394,7 @@ ckpt_code convolution_tune(const ckpt_kernel_args *args, bool backward, ckpt_tun
             convolution_tune_one(args, WEIGHT, product ? y : x, product ? x : y, args->grad_param[0], tuning, err));
     }
     if (!backward || args->grad_in[0] != NULL) {
-        const void *const w = product ? blas_param(args, 0) : convolution_filters(args, s);
+        const void *const w = product ? ckpt_product_param(args, 0) : convolution_filters(args, s);
         CKPT_TRY(convolution_tune_one(args, direction, backward ? dy : in, w,
                                       backward ? args->grad_in[0] : args->out[0], tuning, err));
     }

@@ -120,8 +120,8 @@ const char *linear_choice(const void *state)
 ckpt_code linear_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const linear_state *const l = (const linear_state *)args->state;
-    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
-    return ckpt_blas_product_run(l->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0], bias,
+    void *const bias = args->node->param_count > 1 ? (void *)ckpt_product_param(args, 1) : NULL;
+    return ckpt_blas_product_run(l->product[FORWARD], args->in[0], ckpt_product_param(args, 0), args->out[0], bias,
                                  args->workspace, err);
 }
 
@@ -154,7 +154,7 @@ ckpt_code linear_backward(const ckpt_kernel_args *args, ckpt_err *err)
     CKPT_TRY(linear_weight(args, err));
     return args->grad_in[0] == NULL
                ? CKPT_OK
-               : ckpt_blas_product_run(l->product[INPUT + adds], args->grad_out[0], blas_param(args, 0),
+               : ckpt_blas_product_run(l->product[INPUT + adds], args->grad_out[0], ckpt_product_param(args, 0),
                                        args->grad_in[0], NULL, args->workspace, err);
 }
 
@@ -214,8 +214,8 @@ ckpt_code linear_tune_backward(const ckpt_kernel_args *args, ckpt_tuning *tuning
         CKPT_TRY(ckpt_blas_product_tune(l->product[WEIGHT + adds], dy, args->in[0], args->grad_param[0], NULL,
                                         args->workspace, args->workspace_bytes, tuning, &took, err));
         if (args->grad_in[0] != NULL) {
-            CKPT_TRY(ckpt_blas_product_tune(l->product[INPUT + adds], dy, blas_param(args, 0), args->grad_in[0], NULL,
-                                            args->workspace, args->workspace_bytes, tuning, &took, err));
+            CKPT_TRY(ckpt_blas_product_tune(l->product[INPUT + adds], dy, ckpt_product_param(args, 0), args->grad_in[0],
+                                            NULL, args->workspace, args->workspace_bytes, tuning, &took, err));
         }
     }
     return l->product[WEIGHT_SUMS] == NULL ? CKPT_OK : linear_tune_sums(args, tuning, err);
@@ -224,11 +224,12 @@ ckpt_code linear_tune_backward(const ckpt_kernel_args *args, ckpt_tuning *tuning
 ckpt_code linear_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tuning, ckpt_err *err)
 {
     linear_state *const l = (linear_state *)args->state;
-    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
+    void *const bias = args->node->param_count > 1 ? (void *)ckpt_product_param(args, 1) : NULL;
     ckpt_ns took = 0;
-    CKPT_TRY(backward ? linear_tune_backward(args, tuning, err)
-                      : ckpt_blas_product_tune(l->product[FORWARD], args->in[0], blas_param(args, 0), args->out[0],
-                                               bias, args->workspace, args->workspace_bytes, tuning, &took, err));
+    CKPT_TRY(backward
+                 ? linear_tune_backward(args, tuning, err)
+                 : ckpt_blas_product_tune(l->product[FORWARD], args->in[0], ckpt_product_param(args, 0), args->out[0],
+                                          bias, args->workspace, args->workspace_bytes, tuning, &took, err));
     linear_name(l);
     return CKPT_OK;
 }

@@ -172,8 +172,8 @@ ckpt_code head_product(const ckpt_kernel_args *args, const head_unit &u, int whi
 
 ckpt_code head_logits(const ckpt_kernel_args *args, const head_unit &u, ckpt_err *err)
 {
-    void *const bias = args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
-    return head_product(args, u, FORWARD, u.x, blas_param(args, 0), u.logits, bias, err);
+    void *const bias = args->node->param_count > 1 ? (void *)ckpt_product_param(args, 1) : NULL;
+    return head_product(args, u, FORWARD, u.x, ckpt_product_param(args, 0), u.logits, bias, err);
 }
 
 ckpt_code head_forward(const ckpt_kernel_args *args, ckpt_err *err)
@@ -208,7 +208,7 @@ ckpt_code head_multiply(const ckpt_kernel_args *args, const head_unit &u, ckpt_e
                                        args->grad_param[1], later || (args->grad_param_adds & 2) != 0, u.scratch, err));
     }
     const int input = (args->grad_in_adds & 1) != 0 ? INPUT_ADDS : INPUT;
-    return u.dx == NULL ? CKPT_OK : head_product(args, u, input, dy, blas_param(args, 0), u.dx, NULL, err);
+    return u.dx == NULL ? CKPT_OK : head_product(args, u, input, dy, ckpt_product_param(args, 0), u.dx, NULL, err);
 }
 
 ckpt_code head_backward(const ckpt_kernel_args *args, ckpt_err *err)
@@ -243,7 +243,7 @@ ckpt_code head_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tu
 {
     head_state *const h = (head_state *)args->state;
     void *const logits = args->workspace, *const bias =
-                                              args->node->param_count > 1 ? (void *)blas_param(args, 1) : NULL;
+                                              args->node->param_count > 1 ? (void *)ckpt_product_param(args, 1) : NULL;
     const int64_t rows = ckpt_shape_count(&args->node->in[1].shape);
     if (backward) {
         CKPT_TRY(head_backward(args, err));
@@ -251,12 +251,13 @@ ckpt_code head_tune(const ckpt_kernel_args *args, bool backward, ckpt_tuning *tu
     for (int size = 0; size < SIZES && h->rows[size] > 0; size++) {
         const head_unit u = head_unit_at(args, backward, size == WHOLE ? 0 : rows - h->rows[REST]);
         if (!backward) {
-            CKPT_TRY(head_tune_one(args, u, FORWARD, u.x, blas_param(args, 0), logits, bias, tuning, err));
+            CKPT_TRY(head_tune_one(args, u, FORWARD, u.x, ckpt_product_param(args, 0), logits, bias, tuning, err));
             continue;
         }
         for (int adds = 0; adds < 2; adds++) {
             CKPT_TRY(head_tune_one(args, u, WEIGHT + adds, logits, u.x, args->grad_param[0], NULL, tuning, err));
-            CKPT_TRY(head_tune_one(args, u, INPUT + adds, logits, blas_param(args, 0), u.dx, NULL, tuning, err));
+            CKPT_TRY(
+                head_tune_one(args, u, INPUT + adds, logits, ckpt_product_param(args, 0), u.dx, NULL, tuning, err));
         }
     }
     head_name(h);

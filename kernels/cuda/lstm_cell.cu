@@ -251,9 +251,9 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const lstm_shape shape = shape_of(args->node);
     float *const before = (float *)(shape.gates_bytes > 0 ? args->workspace : args->saved[0]);
-    CKPT_TRY(product(args, X_GATES, args->in[0], blas_param(args, 0), before, shape.gates_bytes, err));
+    CKPT_TRY(product(args, X_GATES, args->in[0], ckpt_product_param(args, 0), before, shape.gates_bytes, err));
     if (shape.stateful) {
-        CKPT_TRY(product(args, H_GATES, args->in[1], blas_param(args, 1), before, shape.gates_bytes, err));
+        CKPT_TRY(product(args, H_GATES, args->in[1], ckpt_product_param(args, 1), before, shape.gates_bytes, err));
     }
     CKPT_BY_WIDTH(shape.dtype, shape.width, start_forward, args, shape, before);
     return ckpt_cuda_launched("lstm_cell", err);
@@ -300,10 +300,10 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     CKPT_BY_WIDTH(shape.dtype, shape.width, start_backward, args, shape);
     CKPT_TRY(ckpt_cuda_launched("lstm_cell backward", err));
     if (args->grad_in[0] != NULL) {
-        CKPT_TRY(product(args, DX, dgates, blas_param(args, 0), args->grad_in[0], scratch, err));
+        CKPT_TRY(product(args, DX, dgates, ckpt_product_param(args, 0), args->grad_in[0], scratch, err));
     }
     if (shape.stateful && args->grad_in[1] != NULL) {
-        CKPT_TRY(product(args, DH, dgates, blas_param(args, 1), args->grad_in[1], scratch, err));
+        CKPT_TRY(product(args, DH, dgates, ckpt_product_param(args, 1), args->grad_in[1], scratch, err));
     }
     CKPT_TRY(product(args, DW_X, dgates, args->in[0], args->grad_param[0], scratch, err));
     if (shape.stateful) {
@@ -332,16 +332,16 @@ static ckpt_code tune(const ckpt_kernel_args *args, bool is_backward, ckpt_tunin
     void *const gates = is_backward || shape.gates_bytes > 0 ? args->workspace : args->saved[0];
     if (is_backward) {
         CKPT_TRY(backward(args, err));
-        CKPT_TRY(tune_product(args, DX, gates, blas_param(args, 0), args->grad_in[0], room, tuning, err));
+        CKPT_TRY(tune_product(args, DX, gates, ckpt_product_param(args, 0), args->grad_in[0], room, tuning, err));
         CKPT_TRY(tune_product(args, DW_X, gates, args->in[0], args->grad_param[0], room, tuning, err));
     } else {
-        CKPT_TRY(tune_product(args, X_GATES, args->in[0], blas_param(args, 0), gates, room, tuning, err));
+        CKPT_TRY(tune_product(args, X_GATES, args->in[0], ckpt_product_param(args, 0), gates, room, tuning, err));
     }
     if (shape.stateful && is_backward) {
-        CKPT_TRY(tune_product(args, DH, gates, blas_param(args, 1), args->grad_in[1], room, tuning, err));
+        CKPT_TRY(tune_product(args, DH, gates, ckpt_product_param(args, 1), args->grad_in[1], room, tuning, err));
         CKPT_TRY(tune_product(args, DW_H, gates, args->in[1], args->grad_param[1], room, tuning, err));
     } else if (shape.stateful) {
-        CKPT_TRY(tune_product(args, H_GATES, args->in[1], blas_param(args, 1), gates, room, tuning, err));
+        CKPT_TRY(tune_product(args, H_GATES, args->in[1], ckpt_product_param(args, 1), gates, room, tuning, err));
     }
     look_at_calls((lstm_state *)args->state);
     return CKPT_OK;

@@ -343,7 +343,7 @@ static __global__ void moe_balance(ckpt_moe m, const int32_t *routes, const floa
 
 template <typename T> static const T *moe_param(const moe_call &q, int k)
 {
-    return (const T *)blas_param(q.args, k);
+    return (const T *)ckpt_product_param(q.args, k);
 }
 
 /* y = x W, or x0 W0 + x1 W1, over the rows of each expert. */
@@ -398,7 +398,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     const ckpt_dtype dtype = args->node->dtype;
     const int64_t C = q.m.width;
     float *const sums = (float *)moe_at(q, q.room.sums);
-    CKPT_TRY(moe_product(q, LOGITS, args->in[0], blas_param(args, ROUTER), q.probabilities, err));
+    CKPT_TRY(moe_product(q, LOGITS, args->in[0], ckpt_product_param(args, ROUTER), q.probabilities, err));
     CKPT_LAUNCH_ITEMS(q.cuda, moe_choose, q.m.tokens, q.m, q.probabilities, q.routes);
     CKPT_LAUNCH(q.cuda, moe_count, (unsigned)q.m.experts, MOE_THREADS, 0, q.m, q.routes);
     CKPT_LAUNCH(q.cuda, moe_place, (unsigned)q.m.experts, MOE_THREADS, 0, q.m, q.routes);
@@ -531,7 +531,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     CKPT_BY_DTYPE(dtype, moe_start_logits, q);
     CKPT_TRY(moe_product(q, DROUTER, dlogits, args->in[0], args->grad_param[ROUTER], err));
     if (args->grad_in[0] != NULL) {
-        CKPT_TRY(moe_product(q, DX, dlogits, blas_param(args, ROUTER), args->grad_in[0], err));
+        CKPT_TRY(moe_product(q, DX, dlogits, ckpt_product_param(args, ROUTER), args->grad_in[0], err));
     }
     if (args->grad_in[0] != NULL && args->grad_out[0] != NULL) {
         CKPT_BY_WIDTH(dtype, C, moe_start_combine, q, false, moe_at(q, q.room.dy), args->grad_in[0]);

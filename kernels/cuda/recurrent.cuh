@@ -157,10 +157,10 @@ recurrent_operands recurrent_operands_of(const ckpt_kernel_args *args, const rec
 {
     void *const dgates = recurrent_at(args, q.dgates), *const dhidden = recurrent_at(args, q.dhidden);
     switch (which) {
-    case X_GATES: return {args->in[0], blas_param(args, 0), args->saved[0]};
-    case H_GATES: return {recurrent_at(args, q.h), blas_param(args, 1), recurrent_at(args, q.hidden)};
-    case DX: return {dgates, blas_param(args, 0), args->grad_in[0]};
-    case DH: return {recurrent_at(args, q.step), blas_param(args, 1), recurrent_at(args, q.dh)};
+    case X_GATES: return {args->in[0], ckpt_product_param(args, 0), args->saved[0]};
+    case H_GATES: return {recurrent_at(args, q.h), ckpt_product_param(args, 1), recurrent_at(args, q.hidden)};
+    case DX: return {dgates, ckpt_product_param(args, 0), args->grad_in[0]};
+    case DH: return {recurrent_at(args, q.step), ckpt_product_param(args, 1), recurrent_at(args, q.dh)};
     case DW_X: return {dgates, args->in[0], args->grad_param[0]};
     default: return {dhidden, recurrent_at(args, q.before), args->grad_param[1]};
     }

@@ -212,6 +212,7 @@ const ckpt_op ckpt_op_conv1d = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .param16 = 1u << 0,
     .infer = infer_1d,
     .gpu_workspace = gpu_workspace,
 };
@@ -223,6 +224,7 @@ const ckpt_op ckpt_op_conv2d = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .param16 = 1u << 0,
     .infer = infer_2d,
     .gpu_workspace = gpu_workspace,
 };
@@ -235,6 +237,7 @@ const ckpt_op ckpt_op_conv3d = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .param16 = 1u << 0,
     .infer = infer_3d,
     .gpu_workspace = gpu_workspace,
 };
@@ -246,6 +249,7 @@ const ckpt_op ckpt_op_conv_transpose1d = {
     .attrs = transposed_attrs,
     .in_min = 1,
     .in_max = 1,
+    .param16 = 1u << 0,
     .infer = infer_transpose1d,
     .gpu_workspace = gpu_workspace,
 };
@@ -259,6 +263,7 @@ const ckpt_op ckpt_op_conv_transpose2d = {
     .attrs = transposed_attrs,
     .in_min = 1,
     .in_max = 1,
+    .param16 = 1u << 0,
     .infer = infer_transpose2d,
     .gpu_workspace = gpu_workspace,
 };

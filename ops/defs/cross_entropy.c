@@ -43,6 +43,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, &scalar, err));
     CKPT_TRY(ckpt_node_add_saved(node, "lse", CKPT_FLOAT32, &rows, err));
     CKPT_TRY(ckpt_node_add_saved(node, "count", CKPT_FLOAT32, &one, err));
+    node->native16 = true;
     node->backward_in = 1u << 0 | 1u << 1;
     node->backward_saved = 1u << 0 | 1u << 1;
     node->forward_flop = ckpt_times(10, ckpt_node_in_count(node, 0));

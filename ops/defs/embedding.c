@@ -28,6 +28,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_param(node, "weight", &weight, CKPT_INIT_NORMAL, 0.02, true, err));
     node->param[0].table = true;
     node->backward_in = 1;
+    node->native16 = true;
     node->backward_flop = ckpt_shape_count(&node->out[0].shape);
     /* Forward reads only the rows it needs. Backward writes the whole gradient of the table. */
     const ckpt_bytes out = ckpt_tensor_bytes(&node->out[0]), id_bytes = ckpt_tensor_bytes(&node->in[0]);
@@ -58,6 +59,7 @@ const ckpt_op ckpt_op_embedding = {
     .in_min = 1,
     .in_max = 1,
     .accumulates = true,
+    .param16 = 1u << 0,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

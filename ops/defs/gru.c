@@ -17,6 +17,7 @@ const ckpt_op ckpt_op_gru = {
     .attrs = ckpt_recurrent_attrs,
     .in_min = 1,
     .in_max = 2,
+    .param16 = 1u << 0 | 1u << 1,
     .infer = infer,
     .gpu_workspace = ckpt_recurrent_gpu_workspace,
 };

@@ -40,6 +40,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         CKPT_TRY(ckpt_node_add_param(node, "bias", &vector, CKPT_INIT_UNIFORM, scale, false, err));
         node->param[1].padding = padding;
     }
+    node->native16 = true;
     node->backward_in = 1u << 0;
     /* One matrix product forward; backward one for the weight's gradient and one for the input's. */
     const ckpt_flop product = ckpt_times(ckpt_times(ckpt_times(rows, in), features), 2);
@@ -70,6 +71,7 @@ const ckpt_op ckpt_op_linear = {
     .in_min = 1,
     .in_max = 1,
     .accumulates = true,
+    .param16 = 1u << 0 | 1u << 1,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

@@ -143,6 +143,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         CKPT_TRY(ckpt_node_add_param(node, "bias", &vector, CKPT_INIT_UNIFORM, scale, false, err));
         node->param[1].padding = padding;
     }
+    node->native16 = true;
     node->backward_in = 1u << 0 | 1u << 1;
     node->backward_saved = 1u << 0 | 1u << 1;
     cost(node, rows.dim[0], in, classes, bias);
@@ -180,6 +181,7 @@ const ckpt_op ckpt_op_linear_cross_entropy = {
     .in_max = 2,
     .accumulates = true,
     .loss = true,
+    .param16 = 1u << 0 | 1u << 1,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

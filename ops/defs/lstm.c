@@ -16,6 +16,7 @@ const ckpt_op ckpt_op_lstm = {
     .attrs = ckpt_recurrent_attrs,
     .in_min = 1,
     .in_max = 3,
+    .param16 = 1u << 0 | 1u << 1,
     .infer = infer,
     .gpu_workspace = ckpt_recurrent_gpu_workspace,
 };

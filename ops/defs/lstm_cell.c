@@ -82,6 +82,7 @@ const ckpt_op ckpt_op_lstm_cell = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 3,
+    .param16 = 1u << 0 | 1u << 1,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

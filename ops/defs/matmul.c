@@ -50,6 +50,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     ckpt_shape z = *x;
     z.dim[z.rank - 1] = m.columns;
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &z, err));
+    node->native16 = true;
     node->backward_in = (node->grad_in & 1) << 1 | (node->grad_in & 2) >> 1;
     const ckpt_flop product = ckpt_times(ckpt_times(ckpt_node_in_count(node, 0), m.columns), 2);
     node->forward_flop = product;

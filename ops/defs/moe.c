@@ -146,6 +146,7 @@ const ckpt_op ckpt_op_moe = {
     .attrs = attrs,
     .in_min = 1,
     .in_max = 1,
+    .param16 = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3,
     .infer = infer,
     .gpu_workspace = gpu_workspace,
 };

@@ -7,6 +7,7 @@
 
 #include "ops/lowering/network_impl.h"
 #include "ops/ops_impl.h"
+#include "ops/widened.h"
 
 /* The layer field of the Philox counter has 24 bits. */
 enum { LAYERS_MAX = 1 << 24 };
@@ -237,6 +238,8 @@ static ckpt_code infer_node(building *b, int index, ckpt_err *err)
     assert_promises(node);
     if (node->threads == CKPT_ON_GPU) {
         allow_gpu_workspace(node);
+    } else if (ckpt_node_widens(node)) {
+        ckpt_widened_allow(node);
     }
     ckpt_node_fill_moved(node);
     return add_outputs(b, node, err);

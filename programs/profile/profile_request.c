@@ -16,7 +16,7 @@ const ckpt_cli_option ckpt_profile_option_table[] = {
     {"seconds", 0, "S", "stop repeating a direction of a layer after S seconds (default 0.4)"},
     {"threads", 't', "N", "threads of the CPU's kernels (default: online processors)"},
     {"set", 0, "VAR=N", "override a variable of the model"},
-    {"dtype", 0, "float32|bfloat16", "replace the model's dtype; bfloat16 needs a GPU"},
+    {"dtype", 0, "float32|bfloat16", "replace the model's dtype"},
     {"optimizer", 0, "NAME[:KEY=X,...]", "replace the model's optimizer"},
     {"warm", 0, NULL, "do not flush a GPU's cache between runs"},
     {"no-tune", 0, NULL, "take the first algorithm that a GPU's libraries offer, instead of timing all of them"},

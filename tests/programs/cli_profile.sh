@@ -59,6 +59,11 @@ refuse 2 "runs no training step, so there is nothing for --steps" "$profile" --i
 refuse 2 "steps takes" "$profile" --steps 2 "$model"
 refuse 2 "a command is recorded: --isolated is for layers" "$profile" --isolated -- true
 
+"$profile" "${small[@]}" --threads 2 --repeats 3 --seconds 0.001 --dtype bfloat16 -o n.json "$model" 2> said.txt || fail "bfloat16"
+"$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --dtype bfloat16 --profile n.json --budget 90% -o narrow.json "$model" > plan.txt || fail "plan in bfloat16"
+"$bin_dir/ckpt-train" "${small[@]}" --dtype bfloat16 --plan narrow.json --steps 2 "$model" > train.txt || fail "a bfloat16 plan from a profile"
+refuse 2 "profile this model" "$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --profile n.json "$model"
+
 "$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --profile p.json --budget 75% -o plan.json "$model" > plan.txt || fail "plan"
 grep -q "p.json" plan.txt || fail "the plan does not say where its costs come from: $(cat plan.txt)"
 "$bin_dir/ckpt-plan" "${small[@]}" --threads 1 --profile p.json --strategy keep-all "$model" | grep -q "costs .*with times of 2 threads" ||

@@ -243,9 +243,14 @@ refuse 3 "no plan fits" "$train" "${small[@]}" --plan part.json --budget 1kB "$m
 refuse 3 "no plan fits, a reserve" "$train" "${small[@]}" --plan part.json --budget 1GB --reserve 2GB "$model"
 refuse 2 "budget" "$train" "${small[@]}" --plan part.json --reserve 2GB "$model"
 "$train" "${small[@]}" --plan part.json --steps 1 --budget 1GB --reserve 100MB "$model" > /dev/null || fail "--budget"
-# bfloat16 is for a GPU.
-"$plan" "${small[@]}" --strategy keep-all --dtype bfloat16 -o half.json "$model" > /dev/null || fail "plan in bfloat16"
-refuse 3 "float32" "$train" "${small[@]}" --plan half.json --dtype bfloat16 "$model"
+# bfloat16: the same weights under any plan, and other ones than in float32.
+for budget in 100% 85%; do
+    "$plan" "${small[@]}" --budget $budget --dtype bfloat16 -o half.json "$model" > /dev/null || fail "plan in bfloat16"
+    "$train" "${small[@]}" --plan half.json --dtype bfloat16 --data text:text.txt --steps 6 --seed 4 "$model" > half.$budget.txt ||
+        fail "bfloat16 under $budget"
+done
+[ "$(grep sha256 half.100%.txt)" = "$(grep sha256 half.85%.txt)" ] || fail "bfloat16: other weights under another plan"
+[ "$(grep sha256 half.100%.txt)" = "$(grep sha256 all.txt)" ] && fail "bfloat16: the weights of float32"
 refuse 2 "dtype" "$train" "${small[@]}" --plan half.json "$model"
 # What names no device is not taken for the other kind.
 refuse 2 "no such device" "$train" "${small[@]}" --plan part.json --device cudax "$model"

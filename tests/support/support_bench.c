@@ -586,7 +586,7 @@ unsigned char *ckpt_bench_snapshot(ckpt_bench *bench, bool backward, size_t *len
 
 bool test_products_stay_in_workspace(void)
 {
-    const ckpt_dnn_matrix m = {64, 64, 64, 1};
+    const ckpt_dnn_matrix m = ckpt_dnn_plain(64, 64, CKPT_FLOAT32);
     ckpt_dnn *dnn = NULL;
     ckpt_err err = {0};
     CHECK_OK(ckpt_dnn_matmul(&m, &m, &m, false, false, 2, -1, &dnn, &err), err);

@@ -294,8 +294,10 @@ bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckp
                          .random = seed + (uint64_t)number};
     ckpt_arena_init(&c->arena);
     CHECK_OK(ckpt_case_network(test, cpu->threads, &c->arena, &network, &c->cpu_node, &err), err);
-    CHECK_OK(ckpt_case_network_as(test, dtype, CKPT_ON_GPU, &c->arena, &network, &c->node, &err), err);
-    if (test->pitch > 0) {
+    const bool on_gpu = gpu->device->api->gpu;
+    const int threads = on_gpu ? CKPT_ON_GPU : gpu->device->threads;
+    CHECK_OK(ckpt_case_network_as(test, dtype, threads, &c->arena, &network, &c->node, &err), err);
+    if (test->pitch > 0 && on_gpu) {
         c->node = with_pitch(c);
     }
     if (!bind_both(c)) {
@@ -321,7 +323,7 @@ int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, uint64_t seed
     assert_non_null(c);
     for (int i = 0; i < count; i++) {
         for (int g = 0; g < ckpt_gpus_count; g++) {
-            for (int d = 0; d < 2; d++) {
+            for (int d = ckpt_gpus[g].device->api->gpu ? 0 : 1; d < 2; d++) {
                 if (ckpt_gpu_case_init(c, &cases[i], first + i, dtypes[d], &ckpt_gpus[g], ckpt_gpus_cpu, seed)) {
                     check(c);
                 }

@@ -8,7 +8,8 @@
 #include "tests/support/support_bench.h"
 #include "tests/support/support_cases.h"
 
-/* A GPU there is: the emulated one always, cuda:0 when this build and this machine have it. */
+/* A GPU there is: the emulated one always, cuda:0 when this build and this machine have it. test_gpu_ops adds the CPU,
+ * whose kernels are compared in bfloat16 with what they say in float32. */
 typedef struct ckpt_gpu {
     const char *name;
     ckpt_device *device;
@@ -17,7 +18,7 @@ typedef struct ckpt_gpu {
     unsigned char *sent, *received; /* as long, on the host */
 } ckpt_gpu;
 
-enum { CKPT_GPU_MAX = 2 };
+enum { CKPT_GPU_MAX = 3 };
 
 /* Cases beside those of support_cases.c, numbered after them (support_gpu_cases.c). */
 extern const ckpt_case ckpt_gpu_cases[];
@@ -74,8 +75,8 @@ bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckp
                         ckpt_device *cpu, uint64_t seed);
 void ckpt_gpu_case_fini(ckpt_gpu_case *c);
 
-/* `check` on every case, numbered from `first`, in both types on every GPU. Gives how
- * many failures were reported. */
+/* `check` on every case, numbered from `first`, in both types on every GPU, in bfloat16 on the CPU. Gives how many
+ * failures were reported. */
 int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, uint64_t seed, void (*check)(ckpt_gpu_case *c));
 
 /* "case 12 (gelu, bfloat16, emulated): <text>" to standard error, and the case has failed. ckpt_gpu_reports: ever. */

@@ -31,8 +31,8 @@ static void check_plan(test_train *t, const ckpt_plan *plan, ckpt_bytes least, c
     const ckpt_trace *predicted = NULL;
     CHECK_OK(ckpt_plan_simulate(plan, t->lowered->graph, &t->arena, &predicted, &err), err);
     for (int poison = plan->budget_bytes > least ? 1 : 0; poison < 2; poison++) { /* tight plans with and without */
-        snprintf(what, sizeof what, "%s, %s under %lld bytes%s", of->file, plan->solver, (long long)plan->budget_bytes,
-                 poison != 0 ? ", poisoned" : "");
+        snprintf(what, sizeof what, "%s, %s, %s under %lld bytes%s", of->file, of->dtype, plan->solver,
+                 (long long)plan->budget_bytes, poison != 0 ? ", poisoned" : "");
         test_record found;
         const test_run run = {
             .plan = plan, .seed = SEED, .steps = of->steps, .poison = poison != 0, .predicted = predicted};
@@ -68,7 +68,7 @@ static void check_strategy(test_train *t, const ckpt_strategy *strategy, const t
 void ckpt_identity_check(const ckpt_identity *of)
 {
     test_train t;
-    test_train_open(&t, of->file, of->set);
+    test_train_open_as(&t, of->file, of->set, of->dtype);
     const ckpt_plan *const keep_all = test_train_plan(&t, "keep-all", 0);
     assert_int_equal(keep_all->verdict, CKPT_FITS);
     assert_int_equal(recomputed(keep_all), 0);
@@ -89,7 +89,7 @@ void ckpt_identity_check(const ckpt_identity *of)
         check_strategy(&t, ckpt_strategy_table[i], &wanted, keep_all->static_bytes + keep_all->arena_bytes, of, &total);
     }
     CHECK(total.recomputations > 0, "%s: no plan recomputes anything", of->file);
-    print_message("%s: %d plans, %d recomputations, peaks equal, bits equal\n", of->file, total.plans,
+    print_message("%s, %s: %d plans, %d recomputations, peaks equal, bits equal\n", of->file, of->dtype, total.plans,
                   total.recomputations);
     test_train_close(&t);
 }

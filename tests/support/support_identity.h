@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 typedef struct ckpt_identity {
-    const char *file, *set; /* as test_train_open has them */
+    const char *file, *set, *dtype; /* as test_train_open_as has them */
     bool all;  /* false: every other strategy, the others with the next network; the two tightest budgets */
     int steps; /* to train, 2 .. TEST_TRAIN_STEPS */
 } ckpt_identity;

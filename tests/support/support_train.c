@@ -35,11 +35,16 @@ static void open_model(test_train *t, const char *file, const char *set, const c
 
 void test_train_open(test_train *t, const char *file, const char *set)
 {
+    test_train_open_as(t, file, set, NULL);
+}
+
+void test_train_open_as(test_train *t, const char *file, const char *set, const char *dtype)
+{
     memset(t, 0, sizeof *t);
     ckpt_arena_init(&t->arena);
     ckpt_err err = {0};
     CHECK_OK(ckpt_device_open("cpu", TEST_TRAIN_THREADS, &t->device, &err), err);
-    open_model(t, file, set, NULL);
+    open_model(t, file, set, dtype);
 }
 
 void test_train_open_on(test_train *t, ckpt_device *device, const char *file, const char *set, const char *dtype)

@@ -23,7 +23,8 @@ typedef struct test_train {
 /* `file` is below the source folder, or a full path; `set` is "var=n var=n ...". Fails the test when
  * anything is wrong. */
 void test_train_open(test_train *t, const char *file, const char *set);
-/* The same on a device that is open and stays open, in the model's dtype or another (NULL: the model's). */
+/* The same in another dtype than the model's (NULL: the model's); and on a device that is open and stays open. */
+void test_train_open_as(test_train *t, const char *file, const char *set, const char *dtype);
 void test_train_open_on(test_train *t, ckpt_device *device, const char *file, const char *set, const char *dtype);
 void test_train_close(test_train *t);
 /* From now on t->lowered is of this scheme; clip_norm 0 and loss_scale 1 are none. */

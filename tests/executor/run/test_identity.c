@@ -1,5 +1,5 @@
 /* labels: contract */
-/* The promise: every strategy under every budget gives the bits of keep-all, in the memory that was predicted. Small
+/* The promise, in both types: every strategy under every budget gives the bits of keep-all, in the memory that was predicted. Small
  * versions of a GPT, DenseNet-BC with dropout, ResNet, LSTM and U-Net, and a tied head. Walks the strategy table, so a
  * new strategy is covered the day it appears. The other networks of models/ are in test_identity_models, the full ones
  * in bench/bench_identity.sh. */
@@ -11,7 +11,10 @@ static bool all; /* strategies and budgets */
 
 static void check_model(const char *file, const char *set)
 {
-    ckpt_identity_check(&(ckpt_identity){.file = file, .set = set, .all = all, .steps = TEST_TRAIN_STEPS});
+    ckpt_identity of = {.file = file, .set = set, .dtype = "float32", .all = all, .steps = TEST_TRAIN_STEPS};
+    ckpt_identity_check(&of);
+    of.dtype = "bfloat16";
+    ckpt_identity_check(&of);
 }
 
 static void byte_gpt(void **state)

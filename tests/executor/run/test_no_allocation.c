@@ -127,7 +127,7 @@ static long mapped_pages(void)
     return pages;
 }
 
-static void steps_allocate_nothing(void **state)
+static void steps_allocate_nothing(const char *dtype)
 {
     if (!COUNTING) {
         skip();
@@ -147,7 +147,7 @@ static void steps_allocate_nothing(void **state)
     const bool sizes_count = test_products_stay_in_workspace();
     for (size_t m = 0; m < sizeof model / sizeof model[0]; m++) {
         test_train t;
-        test_train_open(&t, model[m].file, model[m].set);
+        test_train_open_as(&t, model[m].file, model[m].set, dtype);
         const ckpt_plan *const plan = test_train_hand_plan(&t, true, true);
         ckpt_err err = {0};
         ckpt_trace *trace = NULL;
@@ -170,8 +170,8 @@ static void steps_allocate_nothing(void **state)
         }
         atomic_store(&counting, 0);
         const char *const file = model[m].file;
-        print_message("%s: %ld calls, largest %ld, most out %ld\n", file, atomic_load(&calls), atomic_load(&largest),
-                      atomic_load(&most_out));
+        print_message("%s, %s: %ld calls, largest %ld, most out %ld\n", file, dtype, atomic_load(&calls),
+                      atomic_load(&largest), atomic_load(&most_out));
         if (sizes_count || m == 0) {
             CHECK(atomic_load(&largest) <= LARGEST, "%s: a step took a block of %ld bytes", file,
                   atomic_load(&largest));
@@ -183,6 +183,16 @@ static void steps_allocate_nothing(void **state)
         ckpt_executor_destroy(executor);
         test_train_close(&t);
     }
+}
+
+static void float32_steps(void **state)
+{
+    steps_allocate_nothing("float32");
+}
+
+static void bfloat16_steps(void **state)
+{
+    steps_allocate_nothing("bfloat16");
 }
 
 /* The counter counts: a test of absence must show that it would see presence. */
@@ -202,7 +212,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counter_counts),
-        cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(float32_steps),
+        cmocka_unit_test(bfloat16_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

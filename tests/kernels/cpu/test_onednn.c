@@ -450,7 +450,8 @@ static void wide_rows(void **unused)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const int64_t M = cases[c].rows, K = cases[c].inner, N = cases[c].columns;
         const tensor x = take_random(M * K, 0), w = take_random(K * N, 0), bias = take_random(N, 0);
-        const ckpt_dnn_matrix mx = ckpt_dnn_plain(M, K), mw = ckpt_dnn_plain(K, N), my = ckpt_dnn_plain(M, N);
+        const ckpt_dnn_matrix mx = ckpt_dnn_plain(M, K, CKPT_FLOAT32), mw = ckpt_dnn_plain(K, N, CKPT_FLOAT32),
+                              my = ckpt_dnn_plain(M, N, CKPT_FLOAT32);
         for (size_t l = 0; l < sizeof limits / sizeof *limits; l++) {
             ckpt_dnn *dnn = NULL;
             ckpt_err err = {0};
@@ -751,7 +752,7 @@ static void attention_small_workspace(void **unused)
 static ckpt_code make_calls(void *context, ckpt_err *err)
 {
     (void)context;
-    const ckpt_dnn_matrix m = {8, 8, 8, 1};
+    const ckpt_dnn_matrix m = ckpt_dnn_plain(8, 8, CKPT_FLOAT32);
     const ckpt_convolution shape = {.batch = 1,
                                     .in_channels = 16,
                                     .out_channels = 16,
@@ -815,7 +816,7 @@ static void refusals(void **unused)
     (void)unused;
     ckpt_err err = {0};
     ckpt_dnn *dnn = NULL;
-    const ckpt_dnn_matrix x = {8, 8, 8, 1}, w = {9, 8, 8, 1};
+    const ckpt_dnn_matrix x = ckpt_dnn_plain(8, 8, CKPT_FLOAT32), w = ckpt_dnn_plain(9, 8, CKPT_FLOAT32);
     assert_int_equal(ckpt_dnn_matmul(&x, &w, &x, false, false, 2, -1, &dnn, &err), CKPT_DEVICE);
     assert_null(dnn);
     assert_non_null(strstr(err.msg, "oneDNN refuses"));

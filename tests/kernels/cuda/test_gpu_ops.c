@@ -1,6 +1,6 @@
 /* labels: contract gpu; on a GPU: 80 s, together */
-/* Every op's CUDA kernel, in float32 and bfloat16, on every GPU present (the emulated one always), compared with the
- * CPU's kernel in float32 on the same numbers, within ckpt_gpu_bound. In addition the rules of kernels/kernel.h:
+/* Every op's CUDA kernel, in float32 and bfloat16, on every GPU present (the emulated one always), and the CPU's in
+ * bfloat16, compared with the CPU's kernel in float32 on the same numbers, within ckpt_gpu_bound. In addition the rules of kernels/kernel.h:
  *
  *   forward       training, evaluating, in place; a recomputation leaves the statistics alone
  *   backward      gets only what the op declared; gradients overwritten, added, staged, shared, of unread outputs
@@ -172,7 +172,7 @@ static void check_accumulation(ckpt_gpu_case *c)
 {
     const ckpt_node *const node = c->node;
     const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
-    const bool on_card = c->gpu->device->api != &ckpt_device_emulated;
+    const bool on_card = c->gpu->device->api->gpu && c->gpu->device->api != &ckpt_device_emulated;
     const int extra = c->dtype == CKPT_BFLOAT16 && (on_card || !ckpt_node_accumulates(node)) ? 1 : 0;
     for (int only_params = 0; only_params < 2 && !c->failed; only_params++) {
         const ckpt_run run = {.shift = only_params,
@@ -375,7 +375,12 @@ static int open_devices(void **state)
     other.name = "emulated";
     CHECK_OK(ckpt_device_emulated.open(0, 1, &other.device, &err), err);
     ckpt_emulated_schedule(0);
-    return ckpt_gpus_open(state);
+    const int code = ckpt_gpus_open(state);
+    if (getenv("CKPT_TEST_DEVICE") == NULL) {
+        CHECK_OK(ckpt_device_open("cpu", 2, &ckpt_gpus[ckpt_gpus_count].device, &err), err);
+        ckpt_gpus[ckpt_gpus_count++].name = "cpu";
+    }
+    return code;
 }
 
 static int close_devices(void **state)
