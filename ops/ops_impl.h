@@ -15,7 +15,7 @@ ckpt_bytes ckpt_aligned(ckpt_bytes bytes);
  * [rows, out]: oneDNN copies panels of its operands for each thread, whole ones when they are small, and more where the
  * product is added (`adds`) to what is there. The figures are what oneDNN 2.6 asks for, checked by
  * linear_allowances in tests/kernels/cpu/test_onednn.c. Where more threads would want more, the kernel takes one thread. */
-ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads);
+ckpt_bytes ckpt_product_workspace(const ckpt_node *node, int64_t rows, int64_t in, int64_t out, bool adds);
 
 /* Elements of input k. */
 int64_t ckpt_node_in_count(const ckpt_node *node, int k);

@@ -8,13 +8,14 @@ static ckpt_bytes padded_bytes(int64_t rows, int64_t columns)
     return ckpt_times(ckpt_times(padded_rows, padded_columns), 4);
 }
 
-ckpt_bytes ckpt_product_workspace(int64_t rows, int64_t in, int64_t out, bool adds, int threads)
+ckpt_bytes ckpt_product_workspace(const ckpt_node *node, int64_t rows, int64_t in, int64_t out, bool adds)
 {
-    const ckpt_bytes panels = adds ? 1696 * 1024 : 704 * 1024;
+    const bool narrow = node->dtype == CKPT_BFLOAT16;
+    const ckpt_bytes panels = adds ? 1696 * 1024 : narrow ? 1024 * 1024 : 704 * 1024;
     const int64_t padded_in = ckpt_plus(in, 63) / 64 * 64;
     ckpt_bytes whole = ckpt_plus(padded_bytes(rows, in), padded_bytes(rows, out));
     whole = ckpt_plus(ckpt_plus(whole, padded_bytes(padded_in, out)), 1024);
-    return ckpt_times(whole < panels ? whole : panels, threads);
+    return ckpt_times(whole < panels ? whole : panels, node->threads);
 }
 
 ckpt_bytes ckpt_gpu_product_workspace(int64_t rows, int64_t in, int64_t out)

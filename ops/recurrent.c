@@ -58,10 +58,9 @@ static void cost(ckpt_node *node, int64_t B, int64_t T, int64_t C, int64_t H, in
     const int64_t multiplies = ckpt_times(ckpt_times(rows, G), ckpt_plus(C, H));
     node->forward_flop = ckpt_plus(ckpt_times(multiplies, 2), around);
     node->backward_flop = ckpt_plus(ckpt_times(multiplies, 4), around);
-    const ckpt_bytes inputs = ckpt_product_workspace(rows, C, G, true, node->threads);
-    const ckpt_bytes states = ckpt_product_workspace(rows, H, G, true, node->threads);
-    const ckpt_bytes step = ckpt_product_workspace(B, H, G, true, node->threads),
-                     product = most(most(inputs, states), step);
+    const ckpt_bytes inputs = ckpt_product_workspace(node, rows, C, G, true);
+    const ckpt_bytes states = ckpt_product_workspace(node, rows, H, G, true);
+    const ckpt_bytes step = ckpt_product_workspace(node, B, H, G, true), product = most(most(inputs, states), step);
     const int64_t held = ckpt_times(ckpt_times(B, H), 4), gates = ckpt_times(ckpt_times(B, G), 4);
     const int64_t all = ckpt_plus(ckpt_times(ckpt_times(rows, G), 8), ckpt_times(ckpt_times(rows, H), 4));
     node->forward_workspace_bytes = ckpt_plus(ckpt_plus(ckpt_plus(held, gates), 2 * CKPT_ALIGN), product);

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "core/formats/tensor.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/pixels.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
@@ -55,7 +57,7 @@ static ckpt_code fill_product(convolution *state, const ckpt_node *node, const c
     const ckpt_dnn_matrix *const operand[DIRECTIONS][3] = {
         [FORWARD] = {&x, &w_turned, &y}, [INPUT] = {&y, &w, &x}, [WEIGHT] = {&y_turned, &x, &dw}};
     if (!ckpt_convolution_is_product(s, true)) {
-        state->gather_bytes = ckpt_round_up(rows * in * (ckpt_bytes)sizeof(float), CKPT_ALIGN);
+        state->gather_bytes = ckpt_round_up(rows * in * ckpt_dtype_bytes(type), CKPT_ALIGN);
         state->turned_bytes = taps > 1 ? ckpt_round_up(in * out * (ckpt_bytes)sizeof(float), CKPT_ALIGN) : 0;
     }
     const ckpt_bytes first = state->gather_bytes + state->turned_bytes;
@@ -160,112 +162,97 @@ static int64_t line_seen(const ckpt_convolution *s, int64_t row)
 }
 
 /* Copies the pixel of x of each pixel of y, or back: then all other pixels of x become zero. */
-static void move_pixels(const ckpt_node *node, const float *from, float *to, bool back)
+static void move_pixels(const ckpt_node *node, const char *from, char *to, bool back)
 {
     const ckpt_convolution s = ckpt_convolution_of(node);
-    const int64_t C = s.in_channels, rows = s.batch * s.out[0] * s.out[1];
-    const size_t pixel = (size_t)C * sizeof(float);
+    const int64_t rows = s.batch * s.out[0] * s.out[1], pixel = s.in_channels * ckpt_dtype_bytes(s.dtype);
 #pragma omp parallel for schedule(static) num_threads(node->threads)
     for (int64_t row = 0; row < rows; row++) {
         /* This iteration clears the lines of x from this one's to the next one's. */
         const int64_t top = line_seen(&s, row);
         const int64_t below = row + 1 < rows ? line_seen(&s, row + 1) : s.batch * s.in[0] * s.in[1];
         if (back) {
-            memset(to + top * s.in[2] * C, 0, (size_t)((below - top) * s.in[2]) * pixel);
+            memset(to + top * s.in[2] * pixel, 0, (size_t)((below - top) * s.in[2] * pixel));
         }
         for (int64_t j = 0; j < s.out[2]; j++) {
-            const int64_t large = (top * s.in[2] + j * s.stride[2]) * C, small = (row * s.out[2] + j) * C;
-            memcpy(to + (back ? large : small), from + (back ? small : large), pixel);
+            const int64_t large = (top * s.in[2] + j * s.stride[2]) * pixel, small = (row * s.out[2] + j) * pixel;
+            memcpy(to + (back ? large : small), from + (back ? small : large), (size_t)pixel);
         }
     }
-}
-
-typedef struct place {
-    int64_t at[3]; /* depth, height, width */
-} place;
-
-/* Item number `index` of an image of `size`, its image left out. */
-static place place_of(int64_t index, const int64_t size[3])
-{
-    return (place){{index / size[2] / size[1] % size[0], index / size[2] % size[1], index % size[2]}};
-}
-
-/* The pixel of x that pixel `row` of y sees through a tap; -1: it is padding. */
-static int64_t pixel_seen(const ckpt_convolution *s, int64_t row, const place *tap)
-{
-    const place y = place_of(row, s->out);
-    int64_t pixel = row / (s->out[0] * s->out[1] * s->out[2]);
-    for (int d = 0; d < 3; d++) {
-        const int64_t a = y.at[d] * s->stride[d] + tap->at[d] * s->dilation[d] - s->padding[d];
-        if (a < 0 || a >= s->in[d]) {
-            return -1;
-        }
-        pixel = pixel * s->in[d] + a;
-    }
-    return pixel;
-}
-
-/* The pixel of y that sees pixel `row` of x through a tap; -1: none does. */
-static int64_t pixel_seeing(const ckpt_convolution *s, int64_t row, const place *tap)
-{
-    const place x = place_of(row, s->in);
-    int64_t pixel = row / (s->in[0] * s->in[1] * s->in[2]);
-    for (int d = 0; d < 3; d++) {
-        const int64_t a = x.at[d] + s->padding[d] - tap->at[d] * s->dilation[d];
-        if (a < 0 || a % s->stride[d] != 0 || a / s->stride[d] >= s->out[d]) {
-            return -1;
-        }
-        pixel = pixel * s->out[d] + a / s->stride[d];
-    }
-    return pixel;
 }
 
 /* columns[pixel of y][tap][C] from x. */
-static void gather_columns(const ckpt_convolution *s, const float *x, float *columns, int threads)
+static void gather_columns(const ckpt_convolution *s, const char *x, char *columns, int threads)
 {
-    const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s), rows = ckpt_convolution_out_rows(s);
+    const int64_t pixel = s->in_channels * ckpt_dtype_bytes(s->dtype), taps = ckpt_convolution_taps(s),
+                  rows = ckpt_convolution_out_rows(s);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t row = 0; row < rows; row++) {
         for (int64_t t = 0; t < taps; t++) {
-            const place tap = place_of(t, s->kernel);
-            const int64_t from = pixel_seen(s, row, &tap);
-            float *const to = columns + (row * taps + t) * C;
+            const ckpt_place tap = ckpt_place_of(t, s->kernel);
+            const int64_t from = ckpt_pixel_seen(s, row, &tap);
+            char *const to = columns + (row * taps + t) * pixel;
             if (from < 0) {
-                memset(to, 0, (size_t)C * sizeof *to);
+                memset(to, 0, (size_t)pixel);
             } else {
-                memcpy(to, x + from * C, (size_t)C * sizeof *to);
+                memcpy(to, x + from * pixel, (size_t)pixel);
             }
         }
     }
 }
 
-/* x from columns: the sum of what stands for each pixel, tap by tap. */
-static void sum_columns(const ckpt_convolution *s, const float *columns, float *x, int threads)
+/* Channels first .. first + n - 1 of pixel `row` of x: the sum of what stands for it, tap by tap. */
+static void sum_pixel(const ckpt_convolution *s, const void *columns, int64_t row, int64_t first, int64_t n, float *sum)
 {
-    const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s), rows = ckpt_convolution_in_rows(s);
+    const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s);
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t t = 0; t < taps; t++) {
+        const ckpt_place tap = ckpt_place_of(t, s->kernel);
+        const int64_t from = ckpt_pixel_seeing(s, row, &tap), at = (from * taps + t) * C + first;
+        if (from >= 0 && s->dtype == CKPT_BFLOAT16) {
+            ckpt_widen_add(n, (const uint16_t *)columns + at, sum);
+        } else if (from >= 0) {
+            ckpt_vector_add(n, (const float *)columns + at, sum);
+        }
+    }
+}
+
+/* x from columns. */
+static void sum_columns(const ckpt_convolution *s, const void *columns, void *x, int threads)
+{
+    enum { PIECE = 1024 };
+    const int64_t C = s->in_channels, rows = ckpt_convolution_in_rows(s);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t row = 0; row < rows; row++) {
-        memset(x + row * C, 0, (size_t)C * sizeof *x);
-        for (int64_t t = 0; t < taps; t++) {
-            const place tap = place_of(t, s->kernel);
-            const int64_t from = pixel_seeing(s, row, &tap);
-            if (from >= 0) {
-                ckpt_vector_add(C, columns + (from * taps + t) * C, x + row * C);
+        for (int64_t first = 0; first < C; first += PIECE) {
+            float sum[PIECE];
+            const int64_t n = C - first < PIECE ? C - first : PIECE;
+            if (s->dtype == CKPT_BFLOAT16) {
+                sum_pixel(s, columns, row, first, n, sum);
+                ckpt_narrow(n, sum, (uint16_t *)x + row * C + first);
+            } else {
+                sum_pixel(s, columns, row, first, n, (float *)x + row * C + first);
             }
         }
     }
 }
 
-/* Filters [out][C][tap] as columns are, [out][tap][C], or back. */
-static void turn_filters(const ckpt_convolution *s, const float *from, float *to, bool back, int threads)
+/* Filters [out][C][tap] of the layer's type as columns are, [out][tap][C], or a gradient of float32 back. */
+static void turn_filters(const ckpt_convolution *s, const void *from, void *to, bool back, int threads)
 {
+    const bool narrow = s->dtype == CKPT_BFLOAT16 && !back;
     const int64_t C = s->in_channels, taps = ckpt_convolution_taps(s);
 #pragma omp parallel for schedule(static) num_threads(threads) if (s->out_channels * C * taps > CKPT_PARALLEL)
     for (int64_t o = 0; o < s->out_channels; o++) {
         for (int64_t c = 0; c < C; c++) {
             for (int64_t t = 0; t < taps; t++) {
                 const int64_t written = (o * C + c) * taps + t, turned = (o * taps + t) * C + c;
-                to[back ? written : turned] = from[back ? turned : written];
+                const int64_t at = back ? turned : written, there = back ? written : turned;
+                if (narrow) {
+                    ((uint16_t *)to)[there] = ((const uint16_t *)from)[at];
+                } else {
+                    ((float *)to)[there] = ((const float *)from)[at];
+                }
             }
         }
     }
@@ -279,8 +266,7 @@ static ckpt_code run_product(const ckpt_kernel_args *args, ckpt_dnn_direction di
     const ckpt_convolution s = ckpt_convolution_of(args->node);
     const int threads = args->node->threads;
     const bool gathers = c->gather_bytes > 0, turns = c->turned_bytes > 0;
-    float *const pixels = args->workspace;
-    float *const turned = (float *)((char *)args->workspace + c->gather_bytes);
+    char *const pixels = args->workspace, *const turned = pixels + c->gather_bytes;
     const void *const seen = gathers ? pixels : x, *const filters = turns ? turned : w;
     const void *const pointer[DIRECTIONS][4] = {
         [FORWARD] = {seen, filters, y, bias}, [INPUT] = {y, filters, seen, NULL}, [WEIGHT] = {y, seen, filters, NULL}};
@@ -292,13 +278,13 @@ static ckpt_code run_product(const ckpt_kernel_args *args, ckpt_dnn_direction di
     } else if (gathers && direction != CKPT_DNN_INPUT_GRADIENT) {
         move_pixels(args->node, x, pixels, false);
     }
-    CKPT_TRY(ckpt_dnn_run(c->call[direction], pointer[direction], (char *)turned + c->turned_bytes, err));
+    CKPT_TRY(ckpt_dnn_run(c->call[direction], pointer[direction], turned + c->turned_bytes, err));
     if (turns && direction == CKPT_DNN_WEIGHT_GRADIENT) {
-        turn_filters(&s, turned, (float *)w, true, threads);
+        turn_filters(&s, turned, (void *)w, true, threads);
     } else if (turns && direction == CKPT_DNN_INPUT_GRADIENT) {
-        sum_columns(&s, pixels, (float *)x, threads);
+        sum_columns(&s, pixels, (void *)x, threads);
     } else if (gathers && direction == CKPT_DNN_INPUT_GRADIENT) {
-        move_pixels(args->node, pixels, (float *)x, true);
+        move_pixels(args->node, pixels, (void *)x, true);
     }
     return CKPT_OK;
 }
@@ -313,22 +299,41 @@ static ckpt_code run(const ckpt_kernel_args *args, ckpt_dnn_direction direction,
                                      args->workspace, err);
 }
 
+/* y += bias, pixel by pixel. */
+static void add_bias(const ckpt_convolution *s, const float *bias, void *y, int threads)
+{
+    enum { PIECE = 1024 };
+    const int64_t rows = ckpt_convolution_in_rows(s), channels = s->in_channels;
+#pragma omp parallel for schedule(static) num_threads(threads) if (rows * channels > CKPT_PARALLEL)
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t first = 0; first < channels; first += PIECE) {
+            const int64_t n = channels - first < PIECE ? channels - first : PIECE, at = row * channels + first;
+            if (s->dtype == CKPT_FLOAT32) {
+                ckpt_vector_add(n, bias + first, (float *)y + at);
+                continue;
+            }
+            float sum[PIECE];
+            ckpt_widen(n, (const uint16_t *)y + at, sum);
+            ckpt_vector_add(n, bias + first, sum);
+            ckpt_narrow(n, sum, (uint16_t *)y + at);
+        }
+    }
+}
+
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const ckpt_node *const node = args->node;
+    const convolution *const c = args->state;
     const ckpt_convolution s = ckpt_convolution_of(node);
     const float *const bias = node->param_count > 1 ? args->param[1] : NULL;
-    if (!s.transposed) {
-        return run(args, CKPT_DNN_FORWARD, args->in[0], args->param[0], args->out[0], bias, err);
+    const void *const w = ckpt_product_param(args, 0);
+    if (!s.transposed) { /* a product's bias is of the filters' type */
+        const void *const added = bias != NULL && c->product ? ckpt_product_param(args, 1) : bias;
+        return run(args, CKPT_DNN_FORWARD, args->in[0], w, args->out[0], added, err);
     }
-    CKPT_TRY(run(args, CKPT_DNN_INPUT_GRADIENT, args->out[0], args->param[0], args->in[0], NULL, err));
+    CKPT_TRY(run(args, CKPT_DNN_INPUT_GRADIENT, args->out[0], w, args->in[0], NULL, err));
     if (bias != NULL) {
-        const int64_t rows = ckpt_convolution_in_rows(&s), channels = s.in_channels;
-        float *const y = args->out[0];
-#pragma omp parallel for schedule(static) num_threads(node->threads) if (rows * channels > CKPT_PARALLEL)
-        for (int64_t row = 0; row < rows; row++) {
-            ckpt_vector_add(channels, bias, y + row * channels);
-        }
+        add_bias(&s, bias, args->out[0], node->threads);
     }
     return CKPT_OK;
 }
@@ -345,11 +350,10 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
                  by_library ? bias : NULL, err));
     if (bias != NULL && !by_library) {
         const int64_t rows = s.transposed ? ckpt_convolution_in_rows(&s) : ckpt_convolution_out_rows(&s);
-        ckpt_column_sums(CKPT_FLOAT32, rows, s.transposed ? s.in_channels : s.out_channels, dy, bias, false,
-                         node->threads);
+        ckpt_column_sums(s.dtype, rows, s.transposed ? s.in_channels : s.out_channels, dy, bias, false, node->threads);
     }
     return dx == NULL ? CKPT_OK
-                      : run(args, gradient_direction(&s), s.transposed ? dy : dx, args->param[0],
+                      : run(args, gradient_direction(&s), s.transposed ? dy : dx, ckpt_product_param(args, 0),
                             s.transposed ? dx : dy, NULL, err);
 }
 

@@ -288,10 +288,11 @@ static ckpt_code matmul_make(ckpt_dnn *dnn, const product *p, ckpt_bytes limit, 
         .desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit, .plain_loops = narrow};
     const dnnl_status_t status = best_fit(&r, &found);
     dnnl_primitive_attr_destroy(attr);
-    if (narrow && status == dnnl_iterator_ends) {
+    if (narrow && (status == dnnl_iterator_ends || status == dnnl_unimplemented)) {
         dnn->plain = true;
         dnn->algorithm = "plain";
-        dnn->product = (ckpt_product16){*p->matrix[0], *p->matrix[1], *p->matrix[2], p->bias, p->adds};
+        dnn->product = (ckpt_product16){
+            .x = *p->matrix[0], .w = *p->matrix[1], .y = *p->matrix[2], .bias = p->bias, .adds = p->adds};
         return CKPT_OK;
     }
     DNN_TRY(err, status, "a matrix product");
@@ -379,18 +380,21 @@ typedef struct convolution {
     dnnl_alg_kind_t algorithm;
 } convolution;
 
-static ckpt_code image_desc(const dnnl_dims_t dims, int rank, dnnl_format_tag_t order, dnnl_memory_desc_t *desc,
-                            ckpt_err *err)
+static ckpt_code image_desc(const dnnl_dims_t dims, int rank, dnnl_data_type_t type, dnnl_format_tag_t order,
+                            dnnl_memory_desc_t *desc, ckpt_err *err)
 {
     for (int d = 0; d < rank; d++) {
         CKPT_TRY(need_int(dims[d], err));
     }
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(desc, rank, dims, dnnl_f32, order), "an image");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(desc, rank, dims, type, order), "an image");
     return CKPT_OK;
 }
 
-static ckpt_code convolution_descs(const ckpt_convolution *s, bool winograd, convolution *c, ckpt_err *err)
+static ckpt_code convolution_descs(const ckpt_convolution *s, ckpt_dnn_direction direction, bool winograd,
+                                   convolution *c, ckpt_err *err)
 {
+    const dnnl_data_type_t type = type_of(s->dtype);
+    const dnnl_data_type_t filter_type = direction == CKPT_DNN_WEIGHT_GRADIENT ? dnnl_f32 : type;
     const int first = s->volume ? 0 : 1, rank = 5 - first; /* spatial dims are first .. 2 */
     const bool grouped = s->groups > 1;
     const int front = grouped ? 3 : 2;
@@ -418,13 +422,13 @@ static ckpt_code convolution_descs(const ckpt_convolution *s, bool winograd, con
         s->volume ? (grouped ? dnnl_goidhw : dnnl_oidhw) : (grouped ? dnnl_goihw : dnnl_oihw);
     const int w_rank = rank + front - 2;
     c->algorithm = winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    CKPT_TRY(image_desc(x, rank, images, &c->x, err));
-    CKPT_TRY(image_desc(x, rank, plain, &c->x_plain, err));
-    CKPT_TRY(image_desc(y, rank, images, &c->y, err));
-    CKPT_TRY(image_desc(y, rank, plain, &c->y_plain, err));
+    CKPT_TRY(image_desc(x, rank, type, images, &c->x, err));
+    CKPT_TRY(image_desc(x, rank, type, plain, &c->x_plain, err));
+    CKPT_TRY(image_desc(y, rank, type, images, &c->y, err));
+    CKPT_TRY(image_desc(y, rank, type, plain, &c->y_plain, err));
     DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->bias, 1, bias, dnnl_f32, dnnl_x), "a bias");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, w_rank, w, dnnl_f32, dnnl_format_tag_any), "weights");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_plain, w_rank, w, dnnl_f32, filters), "weights");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, w_rank, w, filter_type, dnnl_format_tag_any), "weights");
+    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_plain, w_rank, w, filter_type, filters), "weights");
     return CKPT_OK;
 }
 
@@ -433,13 +437,20 @@ static dnnl_status_t convolution_find(const ckpt_convolution *s, const convoluti
 {
     dnnl_convolution_desc_t desc;
     const dnnl_memory_desc_t *bias = s->bias ? &c->bias : NULL;
+    dnnl_memory_desc_t w_forward = c->w_any;
+    w_forward.data_type = c->x.data_type; /* that of the gradient is float32 */
     dnnl_status_t status =
-        dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, c->algorithm, &c->x, &c->w_any, bias,
+        dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, c->algorithm, &c->x, &w_forward, bias,
                                                    &c->y, c->stride, c->dilation, c->padding, c->padding);
     if (status != dnnl_success) {
         return status;
     }
-    request r = {.desc = &desc, .attr = attr, .weights = dnnl_query_weights_md, .plain = &c->w_plain, .limit = limit};
+    request r = {.desc = &desc,
+                 .attr = attr,
+                 .weights = dnnl_query_weights_md,
+                 .plain = &c->w_plain,
+                 .limit = limit,
+                 .plain_loops = s->dtype == CKPT_BFLOAT16};
     if (direction == CKPT_DNN_FORWARD) {
         return best_fit(&r, found);
     }
@@ -527,13 +538,17 @@ static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes li
     const ckpt_convolution *const shape = ((const convolution_call *)what)->shape;
     const ckpt_dnn_direction direction = ((const convolution_call *)what)->direction;
     convolution c;
-    CKPT_TRY(convolution_descs(shape, ((const convolution_call *)what)->winograd, &c, err));
+    CKPT_TRY(convolution_descs(shape, direction, ((const convolution_call *)what)->winograd, &c, err));
     dnnl_primitive_attr_t attr = NULL;
     CKPT_TRY(user_scratch(false, &attr, err));
     dnnl_primitive_desc_t found = NULL;
     const dnnl_status_t status = convolution_find(shape, &c, direction, attr, limit, &found);
     ckpt_code code = CKPT_OK;
-    if (status != dnnl_success) {
+    if (shape->dtype == CKPT_BFLOAT16 && (status == dnnl_iterator_ends || status == dnnl_unimplemented)) {
+        dnn->plain = true;
+        dnn->algorithm = "plain";
+        dnn->product = (ckpt_product16){.convolves = true, .shape = *shape, .direction = direction};
+    } else if (status != dnnl_success) {
         code = dnn_fail(err, status, "a convolution", __LINE__);
     } else {
         dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
@@ -619,8 +634,7 @@ static dnnl_status_t run_panels(const ckpt_dnn *dnn, const void *const pointer[4
 ckpt_code ckpt_dnn_run(const ckpt_dnn *dnn, const void *const pointer[4], void *workspace, ckpt_err *err)
 {
     if (dnn->plain) {
-        ckpt_product16_run(&dnn->product, pointer[0], pointer[1], (void *)(uintptr_t)pointer[2], pointer[3],
-                           dnn->threads);
+        ckpt_product16_run(&dnn->product, pointer, dnn->threads);
         return CKPT_OK;
     }
     const int before = omp_get_max_threads();

@@ -52,10 +52,11 @@ static void allow_workspace(ckpt_node *node, const ckpt_convolution *c)
     if (columns || ckpt_convolution_is_product(c, false)) {
         const int64_t rows = ckpt_convolution_out_rows(c), in = ckpt_times(c->in_channels, ckpt_convolution_taps(c));
         const bool gathers = !ckpt_convolution_is_product(c, true);
-        const ckpt_bytes seen = gathers ? ckpt_plus(ckpt_times(ckpt_times(rows, in), 4), CKPT_ALIGN) : 0;
+        const ckpt_bytes pixels = ckpt_times(ckpt_times(rows, in), ckpt_dtype_bytes(node->dtype));
+        const ckpt_bytes seen = gathers ? ckpt_plus(pixels, CKPT_ALIGN) : 0;
         const ckpt_bytes filters = columns ? ckpt_plus(ckpt_times(ckpt_times(in, c->out_channels), 4), CKPT_ALIGN) : 0;
-        node->forward_workspace_bytes = ckpt_plus(
-            ckpt_plus(seen, filters), ckpt_product_workspace(rows, in, c->out_channels, false, node->threads));
+        node->forward_workspace_bytes =
+            ckpt_plus(ckpt_plus(seen, filters), ckpt_product_workspace(node, rows, in, c->out_channels, false));
         node->backward_workspace_bytes = node->forward_workspace_bytes;
         return;
     }
@@ -74,8 +75,8 @@ static void allow_workspace(ckpt_node *node, const ckpt_convolution *c)
 /* Other bits, and a workspace for images in blocks of channels (ckpt_dnn_winograd). */
 static void add_ways(ckpt_node *node, const ckpt_convolution *c)
 {
-    bool fits = node->threads != CKPT_ON_GPU && !c->transposed && !c->volume && c->groups == 1 &&
-                c->in_channels % 16 == 0 && c->out_channels % 16 == 0;
+    bool fits = node->threads != CKPT_ON_GPU && node->dtype == CKPT_FLOAT32 && !c->transposed && !c->volume &&
+                c->groups == 1 && c->in_channels % 16 == 0 && c->out_channels % 16 == 0;
     for (int d = 1; d < 3; d++) {
         fits = fits && c->kernel[d] == 3 && c->stride[d] == 1 && c->dilation[d] == 1;
     }
@@ -119,6 +120,7 @@ static ckpt_code infer(ckpt_node *node, int dims, bool transposed, ckpt_err *err
         CKPT_TRY(ckpt_node_add_param(node, "bias", &bias, CKPT_INIT_UNIFORM, bound, false, err));
     }
     node->backward_in = 1;
+    node->native16 = true;
 
     /* Forward: a multiplication and an addition per filter tap and value on the side that windows lie around. Backward:
      * the same for the filters, and for the input when it is wanted. */

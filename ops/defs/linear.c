@@ -47,8 +47,8 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_flop sums = bias ? ckpt_times(rows, features) : 0;
     node->forward_flop = ckpt_plus(product, sums);
     node->backward_flop = ckpt_plus(ckpt_times(product, (node->grad_in & 1) != 0 ? 2 : 1), sums);
-    node->forward_workspace_bytes = ckpt_product_workspace(rows, in, features, false, node->threads);
-    node->backward_workspace_bytes = ckpt_product_workspace(rows, in, features, true, node->threads);
+    node->forward_workspace_bytes = ckpt_product_workspace(node, rows, in, features, false);
+    node->backward_workspace_bytes = ckpt_product_workspace(node, rows, in, features, true);
     return CKPT_OK;
 }
 

@@ -91,8 +91,8 @@ static void cost(ckpt_node *node, int64_t rows, int64_t in, int64_t classes, boo
     node->backward_moved_bytes = ckpt_plus(node->backward_moved_bytes, ckpt_times(logits, 5 * size));
     const int64_t unit = ckpt_unit_rows(node);
     const ckpt_bytes held = ckpt_unit_bytes(node);
-    node->forward_workspace_bytes = ckpt_plus(held, ckpt_product_workspace(unit, in, classes, false, node->threads));
-    node->backward_workspace_bytes = ckpt_plus(held, ckpt_product_workspace(unit, in, classes, true, node->threads));
+    node->forward_workspace_bytes = ckpt_plus(held, ckpt_product_workspace(node, unit, in, classes, false));
+    node->backward_workspace_bytes = ckpt_plus(held, ckpt_product_workspace(node, unit, in, classes, true));
 }
 
 /* The way "kept": backward without the first of its products. Forward writes all logits to a saved tensor, with the rows

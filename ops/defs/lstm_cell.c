@@ -51,8 +51,8 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     node->backward_flop = ckpt_plus(ckpt_times(multiplies, 4), around);
     /* The products one after another, and in backward the gradient of the gates before their nonlinearities. */
     const ckpt_bytes gate_bytes = ckpt_times(ckpt_times(N, gate_width), 4);
-    const ckpt_bytes input_bytes = ckpt_product_workspace(N, I, gate_width, true, node->threads);
-    const ckpt_bytes state_bytes = ckpt_product_workspace(N, H, gate_width, true, node->threads);
+    const ckpt_bytes input_bytes = ckpt_product_workspace(node, N, I, gate_width, true);
+    const ckpt_bytes state_bytes = ckpt_product_workspace(node, N, H, gate_width, true);
     const ckpt_bytes product_bytes = input_bytes > state_bytes ? input_bytes : state_bytes;
     node->forward_workspace_bytes = product_bytes;
     node->backward_workspace_bytes = ckpt_plus(ckpt_plus(gate_bytes, CKPT_ALIGN), product_bytes);

@@ -55,7 +55,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_flop product = ckpt_times(ckpt_times(ckpt_node_in_count(node, 0), m.columns), 2);
     node->forward_flop = product;
     node->backward_flop = ckpt_times(product, node->grad_in == 3 ? 2 : 1);
-    node->forward_workspace_bytes = ckpt_product_workspace(m.rows, m.inner, m.columns, true, node->threads);
+    node->forward_workspace_bytes = ckpt_product_workspace(node, m.rows, m.inner, m.columns, true);
     node->backward_workspace_bytes = node->forward_workspace_bytes;
     return CKPT_OK;
 }

@@ -78,9 +78,8 @@ static void cost(ckpt_node *node, const ckpt_moe *m)
     node->forward_flop = ckpt_plus(products, around);
     node->backward_flop = ckpt_plus(ckpt_times(products, 2), around);
     const int64_t wide = ckpt_times(ckpt_times(m->rows, C), 4), chunk = ckpt_times(ckpt_times(CKPT_MOE_CHUNK, F), 4);
-    const ckpt_bytes expert = ckpt_product_workspace(CKPT_MOE_CHUNK, C, F, true, node->threads);
-    const ckpt_bytes router = ckpt_product_workspace(m->tokens, C, E, true, node->threads),
-                     product = most(expert, router);
+    const ckpt_bytes expert = ckpt_product_workspace(node, CKPT_MOE_CHUNK, C, F, true);
+    const ckpt_bytes router = ckpt_product_workspace(node, m->tokens, C, E, true), product = most(expert, router);
     const ckpt_bytes weights = ckpt_times(ckpt_plus(all, ckpt_times(m->tokens, E)), 4);
     node->forward_workspace_bytes = ckpt_plus(ckpt_plus(wide, chunk), ckpt_plus(4 * CKPT_ALIGN, product));
     node->backward_workspace_bytes = ckpt_plus(ckpt_plus(ckpt_times(wide, 2), ckpt_times(chunk, 3)),
