@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/formats/tensor.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
@@ -31,9 +32,12 @@ typedef struct problem {
     double drop;
     uint32_t threshold; /* see ckpt_philox_threshold */
     float scale, keep;  /* of the scores; 1 / (1 - drop) */
-    const float *q, *k, *v, *bias;
+    bool narrow;        /* tensors but the bias and lse are bfloat16; then there is no bias */
+    const void *q, *k, *v;
+    const float *bias;
     const int32_t *mask;
-    float *dq, *dk, *dv, *dbias;
+    void *dq, *dk, *dv;
+    float *dbias;
 } problem;
 
 /* A head of queries of one sequence: its number among all, and at which elements it starts. */
@@ -47,7 +51,19 @@ static problem problem_of(const ckpt_node *node)
     p.group = p.z.heads / p.z.kv_heads;
     p.drop = ckpt_node_float(node, "dropout");
     p.scale = (float)p.z.scale;
+    p.narrow = node->dtype == CKPT_BFLOAT16;
     return p;
+}
+
+/* Element `at` of a tensor; NULL: there is none. */
+static const void *from_at(const problem *p, const void *tensor, int64_t at)
+{
+    return tensor == NULL ? NULL : (const char *)tensor + at * (p->narrow ? 2 : 4);
+}
+
+static void *to_at(const problem *p, void *tensor, int64_t at)
+{
+    return tensor == NULL ? NULL : (char *)tensor + at * (p->narrow ? 2 : 4);
 }
 
 static problem problem_open(const ckpt_kernel_args *args, bool backward)
@@ -58,14 +74,14 @@ static problem problem_open(const ckpt_kernel_args *args, bool backward)
     p.threshold = p.drop > 0 ? (uint32_t)ckpt_philox_threshold(p.drop) : 0;
     p.keep = (float)(1 / (1 - p.drop));
     p.q = args->in[0];
-    p.k = z->fused ? p.q + z->k_at : args->in[1];
-    p.v = z->fused ? p.q + z->v_at : args->in[2];
+    p.k = z->fused ? from_at(&p, p.q, z->k_at) : args->in[1];
+    p.v = z->fused ? from_at(&p, p.q, z->v_at) : args->in[2];
     p.bias = z->bias >= 0 ? args->in[z->bias] : NULL;
     p.mask = z->mask >= 0 ? args->in[z->mask] : NULL;
     if (backward) {
         p.dq = args->grad_in[0];
-        p.dk = !z->fused ? args->grad_in[1] : p.dq == NULL ? NULL : p.dq + z->k_at;
-        p.dv = !z->fused ? args->grad_in[2] : p.dq == NULL ? NULL : p.dq + z->v_at;
+        p.dk = z->fused ? to_at(&p, p.dq, z->k_at) : args->grad_in[1];
+        p.dv = z->fused ? to_at(&p, p.dq, z->v_at) : args->grad_in[2];
         p.dbias = z->bias >= 0 ? args->grad_in[z->bias] : NULL;
     }
     return p;
@@ -93,6 +109,7 @@ static float *carve(float **next, int64_t count)
 typedef struct scratch {
     float *k_turned, *v, *q, *P; /* panels of [D x panel], [S x D], [BLOCK x D], [BLOCK x panel] */
     float *k, *v_turned, *dk, *dv, *dO, *dq, *dP;
+    float *y;        /* [BLOCK x D] of bfloat16 outputs */
     uint32_t *words; /* panel + 4 */
 } scratch;
 
@@ -104,6 +121,7 @@ static void scratch_carve(const problem *p, bool backward, float *base, scratch 
                   rows = BLOCK < z->T ? BLOCK : z->T;
     s->k_turned = carve(&next, turned);
     s->v = carve(&next, backward ? 0 : whole);
+    s->y = carve(&next, backward || !p->narrow ? 0 : rows * z->D);
     s->q = carve(&next, rows * z->D);
     s->P = carve(&next, rows * p->z.panel);
     s->words = (uint32_t *)(void *)carve(&next, p->drop > 0 ? p->z.panel + 4 : 0);
@@ -125,8 +143,8 @@ static int64_t scratch_count(const ckpt_node *node, bool backward)
     const int64_t whole = ckpt_round_up(p.z.S * p.z.D, PAD), rows = BLOCK < p.z.T ? BLOCK : p.z.T;
     const int64_t turned = ckpt_round_up(ckpt_round_up(p.z.S, p.z.panel) * p.z.D, PAD);
     const int64_t small = ckpt_round_up(rows * p.z.D, PAD), wide = ckpt_round_up(rows * p.z.panel, PAD);
-    const int64_t words = p.drop > 0 ? ckpt_round_up(p.z.panel + 4, PAD) : 0;
-    return words + (backward ? 2 * turned + 3 * whole + 3 * small + 2 * wide : turned + whole + small + wide);
+    const int64_t words = p.drop > 0 ? ckpt_round_up(p.z.panel + 4, PAD) : 0, y = p.narrow ? small : 0;
+    return words + (backward ? 2 * turned + 3 * whole + 3 * small + 2 * wide : turned + whole + small + wide + y);
 }
 
 /* What one thread computes at a time in backward: a head of keys, of one sequence or of all. */
@@ -167,35 +185,51 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 }
 
 /* to[rows x D] = scale * from, whose rows are `row` apart. */
-static void pack(int64_t rows, int64_t D, const float *from, int64_t row, float scale, float *to)
+static void pack(const problem *p, int64_t rows, const void *from, int64_t row, float scale, float *to)
 {
+    const int64_t D = p->z.D;
     for (int64_t i = 0; i < rows; i++) {
+        const float *line = from_at(p, from, i * row);
+        float *const put = to + i * D;
+        if (p->narrow) {
+            ckpt_widen(D, from_at(p, from, i * row), put);
+            line = put;
+        }
         for (int64_t d = 0; d < D; d++) {
-            to[i * D + d] = from[i * row + d] * scale;
+            put[d] = line[d] * scale;
         }
     }
 }
 
-/* to[rows x D], `row` apart = scale * from. */
-static void unpack(int64_t rows, int64_t D, const float *from, float scale, float *to, int64_t row)
+/* to[rows x D], `row` apart = scale * from, which is scaled itself where the result is rounded. */
+static void unpack(const problem *p, int64_t rows, float *from, float scale, void *to, int64_t row)
 {
+    const int64_t D = p->z.D;
     for (int64_t i = 0; i < rows; i++) {
+        float *const line = from + i * D;
+        float *const put = p->narrow ? line : to_at(p, to, i * row);
         for (int64_t d = 0; d < D; d++) {
-            to[i * row + d] = from[i * D + d] * scale;
+            put[d] = line[d] * scale;
+        }
+        if (p->narrow) {
+            ckpt_narrow(D, line, to_at(p, to, i * row));
         }
     }
 }
 
 /* Panels of to[D x panel] = from turned. A line of rows at a time: whole cache lines are written. */
-static void pack_turned(const problem *p, const float *from, float *to)
+static void pack_turned(const problem *p, const void *from, float *to)
 {
     const int64_t D = p->z.D, S = p->z.S, row = p->z.kv_row;
+    const float *const wide = from;
+    const uint16_t *const narrow = from;
     for (int64_t i0 = 0; i0 < S; i0 += LINE) {
         const int64_t end = i0 + LINE < S ? i0 + LINE : S;
         float *const panel = to + i0 / p->z.panel * p->z.panel * D + i0 % p->z.panel;
         for (int64_t d = 0; d < D; d++) {
+            float *const line = panel + d * p->z.panel - i0;
             for (int64_t i = i0; i < end; i++) {
-                panel[d * p->z.panel + i - i0] = from[i * row + d];
+                line[i] = p->narrow ? ckpt_bfloat16_value(narrow[i * row + d]) : wide[i * row + d];
             }
         }
     }
@@ -301,9 +335,9 @@ static void scale_row(int64_t D, float by, float *y)
     }
 }
 
-/* Queries first .. first + rows - 1 of one head. y: [rows x D], C apart. */
+/* Queries first .. first + rows - 1 of one head. y: [rows x D], `row_step` apart. */
 static void forward_block(const problem *p, const ckpt_kernel_args *args, const head *at, int64_t first, int64_t rows,
-                          const scratch *s, float *y)
+                          const scratch *s, float *y, int64_t row_step)
 {
     const int64_t D = p->z.D;
     running so_far[BLOCK];
@@ -326,17 +360,17 @@ static void forward_block(const problem *p, const ckpt_kernel_args *args, const 
                                                    : softmax_row(p, args, at, first + r, of, s->words, &so_far[r],
                                                                  row + of.from - all.from);
             if (adds && shrink != 1) {
-                scale_row(D, shrink, y + r * p->C);
+                scale_row(D, shrink, y + r * row_step);
             }
         }
-        ckpt_tile_product(rows, D, all.end - all.from, s->P, p->z.panel, 1, s->v + all.from * D, D, y, p->C, adds);
+        ckpt_tile_product(rows, D, all.end - all.from, s->P, p->z.panel, 1, s->v + all.from * D, D, y, row_step, adds);
         adds = true;
     }
     float *const lse = (float *)args->saved[0] + at->bh * p->z.T + first;
     for (int64_t r = 0; r < rows; r++) {
         const bool any = so_far[r].most > -INFINITY;
         lse[r] = any ? so_far[r].most + logf(so_far[r].sum) : 0;
-        scale_row(D, any ? 1 / so_far[r].sum : 0, y + r * p->C);
+        scale_row(D, any ? 1 / so_far[r].sum : 0, y + r * row_step);
     }
 }
 
@@ -344,13 +378,16 @@ static void forward_head(const problem *p, const ckpt_kernel_args *args, int64_t
 {
     const ckpt_attention_sizes *const z = &p->z;
     const head at = head_of(p, bh / z->heads, bh % z->heads);
-    float *y = (float *)args->out[0] + at.out_at;
-    pack_turned(p, p->k + at.kv_at, s->k_turned);
-    pack(z->S, z->D, p->v + at.kv_at, z->kv_row, 1, s->v);
+    pack_turned(p, from_at(p, p->k, at.kv_at), s->k_turned);
+    pack(p, z->S, from_at(p, p->v, at.kv_at), z->kv_row, 1, s->v);
     for (int64_t first = 0; first < z->T; first += BLOCK) {
         const int64_t rows = z->T - first < BLOCK ? z->T - first : BLOCK;
-        pack(rows, z->D, p->q + at.q_at + first * z->q_row, z->q_row, p->scale, s->q);
-        forward_block(p, args, &at, first, rows, s, y + first * p->C);
+        void *const y = to_at(p, args->out[0], at.out_at + first * p->C);
+        pack(p, rows, from_at(p, p->q, at.q_at + first * z->q_row), z->q_row, p->scale, s->q);
+        forward_block(p, args, &at, first, rows, s, p->narrow ? s->y : y, p->narrow ? z->D : p->C);
+        if (p->narrow) {
+            unpack(p, rows, s->y, 1, y, p->C);
+        }
     }
 }
 
@@ -450,19 +487,20 @@ static void backward_head(const problem *p, const ckpt_kernel_args *args, const 
 {
     const ckpt_attention_sizes *const z = &p->z;
     const int64_t D = z->D;
-    const float *y = (const float *)args->out[0] + at->out_at, *dy = (const float *)args->grad_out[0] + at->out_at;
     if (p->dbias != NULL && at->b == 0) {
         memset(p->dbias + at->h * z->T * z->S, 0, (size_t)(z->T * z->S) * sizeof *p->dbias);
     }
     for (int64_t first = 0; first < z->T; first += BLOCK) {
         const int64_t rows = z->T - first < BLOCK ? z->T - first : BLOCK;
         float delta[BLOCK];
-        pack(rows, D, p->q + at->q_at + first * z->q_row, z->q_row, p->scale, s->q);
-        pack(rows, D, dy + first * p->C, p->C, 1, s->dO);
-        memset(s->dq, 0, (size_t)(rows * D) * sizeof *s->dq);
+        const int64_t out = at->out_at + first * p->C, q = at->q_at + first * z->q_row;
+        pack(p, rows, from_at(p, p->q, q), z->q_row, p->scale, s->q);
+        pack(p, rows, from_at(p, args->grad_out[0], out), p->C, 1, s->dO);
+        pack(p, rows, from_at(p, args->out[0], out), p->C, 1, s->dq); /* y, where dq will be */
         for (int64_t r = 0; r < rows; r++) {
-            delta[r] = ckpt_vector_dot(D, s->dO + r * D, y + (first + r) * p->C);
+            delta[r] = ckpt_vector_dot(D, s->dO + r * D, s->dq + r * D);
         }
+        memset(s->dq, 0, (size_t)(rows * D) * sizeof *s->dq);
         for (int64_t start = 0; start < z->S; start += p->z.panel) {
             const keys all = panel_keys(p, start, first, first + rows - 1);
             if (all.end > all.from) {
@@ -470,7 +508,7 @@ static void backward_head(const problem *p, const ckpt_kernel_args *args, const 
             }
         }
         if (p->dq != NULL) {
-            unpack(rows, D, s->dq, p->scale, p->dq + at->q_at + first * z->q_row, z->q_row);
+            unpack(p, rows, s->dq, p->scale, to_at(p, p->dq, q), z->q_row);
         }
     }
 }
@@ -480,9 +518,9 @@ static void backward_keys(const problem *p, const ckpt_kernel_args *args, int64_
 {
     const int64_t S = p->z.S, D = p->z.D, row = p->z.kv_row, first = key_head * p->group;
     const int64_t at = head_of(p, b, first).kv_at;
-    pack_turned(p, p->k + at, s->k_turned);
-    pack_turned(p, p->v + at, s->v_turned);
-    pack(S, D, p->k + at, row, 1, s->k);
+    pack_turned(p, from_at(p, p->k, at), s->k_turned);
+    pack_turned(p, from_at(p, p->v, at), s->v_turned);
+    pack(p, S, from_at(p, p->k, at), row, 1, s->k);
     memset(s->dk, 0, (size_t)(S * D) * sizeof *s->dk);
     memset(s->dv, 0, (size_t)(S * D) * sizeof *s->dv);
     for (int64_t h = first; h < first + p->group; h++) {
@@ -490,10 +528,10 @@ static void backward_keys(const problem *p, const ckpt_kernel_args *args, int64_
         backward_head(p, args, &queries, s);
     }
     if (p->dk != NULL) {
-        unpack(S, D, s->dk, 1, p->dk + at, row);
+        unpack(p, S, s->dk, 1, to_at(p, p->dk, at), row);
     }
     if (p->dv != NULL) {
-        unpack(S, D, s->dv, 1, p->dv + at, row);
+        unpack(p, S, s->dv, 1, to_at(p, p->dv, at), row);
     }
 }
 

@@ -64,7 +64,7 @@ static int64_t padded(int64_t n)
 }
 
 /* Per thread, each piece rounded up to 64 elements: forward one head's values [S, D] and its keys in whole panels, 32
- * queries and their probabilities [32, panel]; backward three of [S, D], two in panels, three of [32, D] and two of
+ * queries and their probabilities [32, panel], and of bfloat16 their outputs; backward three of [S, D], two in panels, three of [32, D] and two of
  * [32, panel]; a row of random words for dropout.
  * Never more threads than there are heads of queries in forward, of keys in backward; with a bias a thread has a head of
  * all sequences there. */
@@ -75,7 +75,8 @@ static void allow_workspace(ckpt_node *node, const ckpt_attention_sizes *s)
     const int64_t whole = ckpt_times((ckpt_plus(s->S, s->panel) - 1) / s->panel, s->panel);
     const int64_t turned = padded(ckpt_times(whole, s->D)), wide = padded(rows * s->panel);
     const int64_t words = ckpt_node_float(node, "dropout") > 0 ? padded(s->panel + 4) : 0;
-    const int64_t forward = ckpt_plus(ckpt_plus(ckpt_plus(head, turned), small), wide + words);
+    const int64_t y = node->native16 && node->dtype == CKPT_BFLOAT16 ? small : 0;
+    const int64_t forward = ckpt_plus(ckpt_plus(ckpt_plus(head, turned), ckpt_plus(small, y)), wide + words);
     const int64_t backward = ckpt_plus(ckpt_plus(ckpt_times(head, 3), ckpt_times(turned, 2)),
                                        ckpt_plus(ckpt_times(small, 3), 2 * wide + words));
     const int64_t queries = ckpt_times(s->B, s->heads), keys = ckpt_times(s->bias >= 0 ? 1 : s->B, s->kv_heads);
@@ -192,6 +193,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int64_t pairs = ckpt_times(ckpt_times(s.B, s.heads), pairs_of(&s)), more = s.bias >= 0 ? 1 : 0;
     node->forward_flop = ckpt_times(pairs, ckpt_plus(ckpt_times(s.D, 4), 5 + more));
     node->backward_flop = ckpt_times(pairs, ckpt_plus(ckpt_times(s.D, 10), 5 + 2 * more));
+    node->native16 = s.bias < 0; /* whose gradient is a sum over sequences */
     allow_workspace(node, &s);
     return CKPT_OK;
 }
