@@ -6,8 +6,8 @@ BIN is the folder of the programs. Keep-all plans on synthetic data. Rows of the
 ckpt-train's median step, the three in turns:
 
   1 thread        and how far the rounds lie apart, (most - least) / median
-  2 threads       bound to a core each, as ckpt-train does where they fill the machine; the gain over one
-  free            2 threads that the system places (OMP_PROC_BIND=false)
+  2 threads       that the system places; the gain over one
+  bound           to a core each (OMP_PROC_BIND=true)
 
 The second table is no measurement of time: bench/thread_shares.c adds up the processor time of each thread in each parallel
 region, and with enough cores a step would take what is not parallel and the longest share of every region. It shows what the
@@ -59,16 +59,16 @@ class Model:
         return json.loads(said)["step_ns"] / 1e6
 
     def measure(self):
-        ways = {"1": (1, {}), "2": (2, {}), "free": (2, {"OMP_PROC_BIND": "false"})}
+        ways = {"1": (1, {}), "2": (2, {"OMP_PROC_BIND": "false"}), "bound": (2, {"OMP_PROC_BIND": "true"})}
         found = {way: [] for way in ways}
         for _ in range(args.rounds):
             for way, (threads, environment) in ways.items():
                 found[way].append(self.train(threads, args.steps, **environment))
         middle = {way: statistics.median(times) for way, times in found.items()}
         spread = {way: (max(times) - min(times)) / middle[way] for way, times in found.items()}
-        one, two, free = (f"{middle[way]:.1f} ms ±{100 * spread[way] / 2:.0f} %" for way in ways)
-        print(f"| {self.name} | {one} | {two} | {middle['1'] / middle['2']:.2f} | {free} | "
-              f"{100 * (middle['free'] / middle['2'] - 1):+.1f} % |", flush=True)
+        one, two, bound = (f"{middle[way]:.1f} ms ±{100 * spread[way] / 2:.0f} %" for way in ways)
+        print(f"| {self.name} | {one} | {two} | {middle['1'] / middle['2']:.2f} | {bound} | "
+              f"{100 * (middle['bound'] / middle['2'] - 1):+.1f} % |", flush=True)
 
     def shares(self, threads, library):
         """Of three steps: what seven have more than four."""
@@ -96,7 +96,7 @@ class Model:
 with tempfile.TemporaryDirectory() as folder:
     models = [Model(entry, tempfile.mkdtemp(dir=folder)) for entry in args.models]
     if not args.no_measure:
-        print("| network | 1 thread | 2 threads | gain | 2, free | over bound |\n|---|---|---|---|---|---|")
+        print("| network | 1 thread | 2 threads | gain | 2 bound | over unbound |\n|---|---|---|---|---|---|")
         for model in models:
             model.measure()
     if not args.no_simulate:

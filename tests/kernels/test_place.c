@@ -178,10 +178,14 @@ static void one_thread_to_a_processor(void **state)
     if (here < 2 || here > MOST) {
         skip();
     }
-    assert_true(run_child(here, 0, 1, NULL, NULL) >= 100);
+    assert_true(run_child(here, 0, 1, "true", NULL) >= 100);
+    assert_true(run_child(here - 1, 0, 1, "close", NULL) >= 100);
     assert_int_equal(run_child(here + 1, 0, 1, NULL, NULL), NOT_BOUND);
     assert_int_equal(run_child(1, 0, 1, NULL, NULL), NOT_BOUND);
     assert_int_equal(run_child(here, 0, 1, "false", NULL), NOT_BOUND);
+    if (access("/sys/devices/system/node/node1", F_OK) != 0) { /* one node: nothing to gain */
+        assert_int_equal(run_child(here, 0, 1, NULL, NULL), NOT_BOUND);
+    }
 }
 
 static void ranks_share_processors(void **state)
@@ -192,7 +196,7 @@ static void ranks_share_processors(void **state)
         skip();
     }
     for (int rank = 0; rank < here; rank++) {
-        first[rank] = run_child(1, rank, here, NULL, NULL);
+        first[rank] = run_child(1, rank, here, "true", NULL);
         assert_true(first[rank] >= 100);
         for (int other = 0; other < rank; other++) {
             CHECK(first[rank] != first[other], "ranks %d and %d on processor %d", rank, other, first[rank] - 100);

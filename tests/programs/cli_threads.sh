@@ -41,10 +41,10 @@ for network in "${networks[@]}"; do
             fail "$file with $threads threads: $(cat plan.err)"
         run all
         run one taskset -c "$one"
-        run free env OMP_PROC_BIND=false
+        run bound env OMP_PROC_BIND=true
         [ -n "$(sed -n '/sha256/p' all.txt)" ] || fail "$file: no digest"
         [ "$(said all)" = "$(said one)" ] || fail "$file, $threads threads: other bits on one processor"
-        [ "$(said all)" = "$(said free)" ] || fail "$file, $threads threads: other bits where threads are not bound"
+        [ "$(said all)" = "$(said bound)" ] || fail "$file, $threads threads: other bits where threads are bound"
         [ $threads -eq 1 ] && said all > first
         [ "$(said all)" = "$(cat first)" ] || different=$((different + 1))
     done

@@ -43,8 +43,8 @@ static bool is(const char *variable, const char *value)
     return found != NULL && strcmp(found, value) == 0;
 }
 
-/* Exit code: starts of the program; plus 10 when GOMP_SPINCOUNT is set, plus 20 when it is ours; plus 40 when
- * OMP_PROC_BIND is ours and binds, 80 when it is ours and does not; 250 when the arguments got lost. */
+/* Exit code: starts of the program; plus 10 when GOMP_SPINCOUNT is set, plus 20 when it is ours; plus 40 when there are
+ * places, plus 80 when nothing is to be bound; 250 when the arguments got lost. */
 static int child(int argc, char **argv)
 {
     const char *const before = getenv("CKPT_TEST_STARTS");
@@ -55,7 +55,9 @@ static int child(int argc, char **argv)
     }
     ckpt_cli_settle_threads(argv, atoi(argv[2]), 0, 1);
     const int spin = !getenv("GOMP_SPINCOUNT") ? 0 : is("GOMP_SPINCOUNT", "2000") ? 30 : 10;
-    const int bind = is("OMP_PROC_BIND", "close") && getenv("OMP_PLACES") ? 40 : is("OMP_PROC_BIND", "false") ? 80 : 0;
+    const int bind = getenv("OMP_PLACES") != NULL                                   ? 40
+                     : is("OMP_PROC_BIND", "false") || is("OMP_PROC_BIND", "FALSE") ? 80
+                                                                                    : 0;
     return starts + spin + bind;
 }
 
@@ -78,6 +80,11 @@ static void bind_set(void)
     setenv("OMP_PROC_BIND", "spread", 1);
 }
 
+static void no_bind_set(void)
+{
+    setenv("OMP_PROC_BIND", "FALSE", 1);
+}
+
 static void places_set(void)
 {
     setenv("OMP_PLACES", "cores", 1);
@@ -86,24 +93,28 @@ static void places_set(void)
 
 static void restarts_once(void **state)
 {
-    const int here = (int)sysconf(_SC_NPROCESSORS_ONLN), filled = run_child(nothing_set, here);
     assert_int_equal(run_child(nothing_set, 0), 2 + 30 + 80);
     assert_int_equal(run_child(nothing_set, 100000), 2 + 30 + 80);
-    /* the processors of this machine, unless this test may use only some of them, or one */
-    CHECK(filled == 2 + 30 + 40 || filled == 2 + 30 + 80, "exit code %d", filled);
+}
+
+static void binds_where_it_is_asked_to(void **state)
+{
+    assert_int_equal(run_child(bind_set, 1), 2 + 30 + 40);
+    assert_int_equal(run_child(bind_set, 0), 2 + 30);
+    assert_int_equal(run_child(bind_set, 100000), 2 + 30);
 }
 
 static void leaves_a_choice_alone(void **state)
 {
     assert_int_equal(run_child(spin_set, 0), 1 + 10 + 80);
     assert_int_equal(run_child(policy_set, 0), 1 + 80);
-    assert_int_equal(run_child(bind_set, 0), 2 + 30);
-    assert_int_equal(run_child(places_set, 0), 1);
+    assert_int_equal(run_child(no_bind_set, 1), 2 + 30 + 80);
+    assert_int_equal(run_child(places_set, 1), 1 + 40);
 }
 
 /* ---- places ---- */
 
-static void write_siblings(const char *cpu, int processor, const char *siblings)
+static void write_siblings(const char *cpu, int processor, const char *siblings, int node)
 {
     char path[500];
     const char *const parts[] = {"", "/topology"};
@@ -111,6 +122,8 @@ static void write_siblings(const char *cpu, int processor, const char *siblings)
         snprintf(path, sizeof path, "%.300s/cpu%d%s", cpu, processor, parts[i]);
         mkdir(path, 0777);
     }
+    snprintf(path, sizeof path, "%.300s/cpu%d/node%d", cpu, processor, node);
+    mkdir(path, 0777);
     snprintf(path, sizeof path, "%.300s/cpu%d/topology/thread_siblings_list", cpu, processor);
     FILE *const file = fopen(path, "w");
     assert_non_null(file);
@@ -118,7 +131,8 @@ static void write_siblings(const char *cpu, int processor, const char *siblings)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Four cores of two threads, numbered as Intel's ("0,4") and as others are ("0-1"); and a machine that says nothing. */
+/* Four cores of two threads, numbered as Intel's ("0,4") in two nodes, and as others are ("0-1") in one; and a machine
+ * that says nothing. */
 static void make_machines(const char *folder, char split[400], char pairs[400], char mute[400])
 {
     char text[32];
@@ -130,9 +144,9 @@ static void make_machines(const char *folder, char split[400], char pairs[400], 
     mkdir(pairs, 0777);
     for (int p = 0; p < 8; p++) {
         snprintf(text, sizeof text, "%d,%d", p % 4, p % 4 + 4);
-        write_siblings(split, p, text);
+        write_siblings(split, p, text, p % 4 / 2 * 3);
         snprintf(text, sizeof text, "%d-%d", p / 2 * 2, p / 2 * 2 + 1);
-        write_siblings(pairs, p, text);
+        write_siblings(pairs, p, text, 1);
     }
 }
 
@@ -145,47 +159,57 @@ static void places(void **state)
         const char *cpu;
         const int *processor;
         int count, threads, seat, seats;
-        const char *wanted; /* NULL: none */
+        const char *wanted; /* NULL: none unless asked; "": none */
+        const char *asked;  /* NULL: the same */
     } row[] = {
-        {split, eight, 8, 4, 0, 1, "{0},{1},{2},{3},{4},{5},{6},{7}"},
-        {pairs, eight, 8, 4, 0, 1, "{0},{2},{4},{6},{1},{3},{5},{7}"},
-        {split, eight, 8, 8, 0, 1, "{0},{4},{1},{5},{2},{6},{3},{7}"},
-        {pairs, eight, 8, 8, 0, 1, "{0},{1},{2},{3},{4},{5},{6},{7}"},
-        {mute, eight, 8, 8, 0, 1, "{0},{1},{2},{3},{4},{5},{6},{7}"},
+        {split, eight, 8, 4, 0, 1, "{0},{1},{2},{3},{4},{5},{6},{7}", NULL},
+        {pairs, eight, 8, 4, 0, 1, "{0},{2},{4},{6},{1},{3},{5},{7}", NULL},
+        {split, eight, 8, 8, 0, 1, "{0},{4},{1},{5},{2},{6},{3},{7}", NULL},
+        {pairs, eight, 8, 8, 0, 1, "{0},{1},{2},{3},{4},{5},{6},{7}", NULL},
+        {mute, eight, 8, 8, 0, 1, "{0},{1},{2},{3},{4},{5},{6},{7}", NULL},
         /* ranks of one machine: each begins where the one before ends */
-        {split, eight, 8, 2, 0, 2, "{0},{1},{2},{3},{4},{5},{6},{7}"},
-        {split, eight, 8, 2, 1, 2, "{2},{3},{4},{5},{6},{7},{0},{1}"},
-        {pairs, eight, 8, 2, 3, 4, "{6},{7},{0},{1},{2},{3},{4},{5}"},
-        {split, eight, 8, 1, 3, 4, "{3},{4},{5},{6},{7},{0},{1},{2}"},
+        {split, eight, 8, 2, 0, 2, "{0},{1},{2},{3},{4},{5},{6},{7}", NULL},
+        {split, eight, 8, 2, 1, 2, "{2},{3},{4},{5},{6},{7},{0},{1}", NULL},
+        {pairs, eight, 8, 2, 3, 4, "{6},{7},{0},{1},{2},{3},{4},{5}", NULL},
+        {split, eight, 8, 1, 3, 4, "{3},{4},{5},{6},{7},{0},{1},{2}", NULL},
         /* the process may use some processors only: 1 and 5 are one core, and so are 2 and 6 */
-        {split, some, 4, 2, 0, 1, "{1},{2},{5},{6}"},
-        {split, some, 4, 4, 0, 1, "{1},{5},{2},{6}"},
-        {pairs, some, 4, 4, 0, 1, "{1},{2},{5},{6}"},
-        /* fewer threads than cores, between cores and processors, more than processors, one, none, no such seat */
-        {split, eight, 8, 3, 0, 1, NULL},
-        {split, eight, 8, 5, 0, 1, NULL},
-        {split, eight, 8, 9, 0, 1, NULL},
-        {split, eight, 8, 1, 0, 2, NULL},
-        {split, eight, 8, 3, 2, 3, NULL},
-        {split, eight, 1, 1, 0, 1, NULL},
-        {split, eight, 1, 1, 0, 2, NULL},
-        {split, eight, 8, 0, 0, 1, NULL},
-        {split, eight, 0, 1, 0, 1, NULL},
-        {split, eight, 8, 4, 2, 2, NULL},
-        {split, eight, 8, 1 << 30, 0, 1 << 30, NULL},
+        {split, some, 4, 2, 0, 1, "{1},{2},{5},{6}", NULL},
+        {split, some, 4, 4, 0, 1, "{1},{5},{2},{6}", NULL},
+        {pairs, some, 4, 4, 0, 1, "{1},{2},{5},{6}", NULL},
+        {split, eight, 1, 1, 0, 1, "{0}", NULL},
+        /* fewer threads than cores, or between cores and processors */
+        {split, eight, 8, 3, 0, 1, NULL, "{0},{1},{2},{3},{4},{5},{6},{7}"},
+        {pairs, eight, 8, 1, 1, 2, NULL, "{2},{4},{6},{1},{3},{5},{7},{0}"},
+        {split, eight, 8, 5, 0, 1, NULL, "{0},{1},{2},{3},{4},{5},{6},{7}"},
+        /* more than processors, none, no such seat */
+        {split, eight, 8, 9, 0, 1, "", NULL},
+        {split, eight, 8, 3, 2, 3, "", NULL},
+        {split, eight, 1, 1, 0, 2, "", NULL},
+        {split, eight, 8, 0, 0, 1, "", NULL},
+        {split, eight, 0, 1, 0, 1, "", NULL},
+        {split, eight, 8, 4, 2, 2, "", NULL},
+        {split, eight, 8, 1 << 30, 0, 1 << 30, "", NULL},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        char text[200] = "";
-        const bool found = ckpt_cli_places(row[i].cpu, row[i].processor, row[i].count, row[i].threads, row[i].seat,
-                                           row[i].seats, text, sizeof text);
-        CHECK(found == (row[i].wanted != NULL), "row %zu: found \"%s\"", i, text);
-        CHECK(!found || strcmp(text, row[i].wanted) == 0, "row %zu: found \"%s\"", i, text);
-        for (size_t room = 0; found && room <= strlen(row[i].wanted); room++) {
-            CHECK(!ckpt_cli_places(row[i].cpu, row[i].processor, row[i].count, row[i].threads, row[i].seat,
-                                   row[i].seats, text, room),
-                  "row %zu: places in %zu bytes", i, room);
+        const ckpt_cli_processors here = {row[i].cpu, row[i].processor, row[i].count};
+        for (int asked = 0; asked < 2; asked++) {
+            char text[200] = "";
+            const char *const given = asked != 0 && row[i].asked != NULL ? row[i].asked : row[i].wanted;
+            const char *const wanted = given != NULL ? given : "";
+            const bool found =
+                ckpt_cli_places(&here, row[i].threads, row[i].seat, row[i].seats, asked != 0, text, sizeof text);
+            CHECK(found == (wanted[0] != '\0'), "row %zu: found \"%s\"", i, text);
+            CHECK(!found || strcmp(text, wanted) == 0, "row %zu: found \"%s\"", i, text);
+            for (size_t room = 0; found && room <= strlen(wanted); room++) {
+                CHECK(!ckpt_cli_places(&here, row[i].threads, row[i].seat, row[i].seats, asked != 0, text, room),
+                      "row %zu: places in %zu bytes", i, room);
+            }
         }
     }
+    assert_int_equal(ckpt_cli_nodes(&(ckpt_cli_processors){split, eight, 8}), 2);
+    assert_int_equal(ckpt_cli_nodes(&(ckpt_cli_processors){split, eight, 2}), 1);
+    assert_int_equal(ckpt_cli_nodes(&(ckpt_cli_processors){pairs, eight, 8}), 1);
+    assert_int_equal(ckpt_cli_nodes(&(ckpt_cli_processors){mute, eight, 8}), 1);
 }
 
 int main(int argc, char **argv)
@@ -196,6 +220,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(restarts_once),
+        cmocka_unit_test(binds_where_it_is_asked_to),
         cmocka_unit_test(leaves_a_choice_alone),
         cmocka_unit_test(places),
     };
