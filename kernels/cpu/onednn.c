@@ -1,6 +1,6 @@
-/* The only file that knows oneDNN (2.x, C API). A call is some primitives: a convolution takes its weights in a blocked
- * order that it chooses itself, so it comes with a reordering from or to the plain order, as in PyTorch. Winograd's
- * takes images in blocks of 16 channels too.
+/* The only file that knows oneDNN (C API, 2.x or 3.x). A call is some primitives: a convolution takes its weights in a
+ * blocked order that it chooses itself, so it comes with a reordering from or to the plain order, as in PyTorch.
+ * Winograd's takes images in blocks of 16 channels too.
  *
  * Memory objects are created without memory and get their addresses at each run. The thread count is set around
  * creation and runs, because oneDNN splits work, and therefore sums, by the current count. */
@@ -16,6 +16,152 @@
 #include "kernels/cpu/product16.h"
 
 enum { STEPS_MAX = 4, USES_MAX = 5, BINDINGS_MAX = 11, WORKSPACE = -1, CACHE_STRIDE = 512, PANEL_GAP = 16 };
+
+/* A CPU engine and its stream hold no work and no buffers; the process has one of each. */
+static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+static dnnl_status_t engine_status;
+
+static void engine_open(void)
+{
+    engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    if (engine_status == dnnl_success) {
+        engine_status = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+    }
+}
+
+/* From here to the last #endif: what differs between 2.x and 3.x. A tensor's description is a structure in 2.x and an
+ * object in 3.x; implementations are walked through by an iterator in 2.x and by the primitive's description in 3.x. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t layout;
+#define LAYOUT(desc)     (desc)
+#define describe_strides dnnl_memory_desc_create_with_strides
+#define describe_tag     dnnl_memory_desc_create_with_tag
+#define append_sum(post) dnnl_post_ops_append_sum(post, 1.0F, 0, dnnl_data_type_undef)
+#define NO_MORE          dnnl_last_impl_reached
+#else
+typedef const dnnl_memory_desc_t *layout;
+#define LAYOUT(desc)     (&(desc))
+#define describe_strides dnnl_memory_desc_init_by_strides
+#define describe_tag     dnnl_memory_desc_init_by_tag
+#define append_sum(post) dnnl_post_ops_append_sum(post, 1.0F)
+#define NO_MORE          dnnl_iterator_ends
+#endif
+
+/* What is computed. A matrix product has no more than the layouts. */
+typedef enum computation { PRODUCT, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } computation;
+typedef struct operation {
+    computation kind;
+    dnnl_alg_kind_t algorithm;
+    layout x, w, bias, y; /* bias NULL: none */
+    const dnnl_dim_t *stride, *dilation, *padding;
+} operation;
+
+/* The implementations in the library's order of preference: `here` is the one that it stands at. */
+typedef struct walk {
+    dnnl_primitive_desc_t here;
+#if DNNL_VERSION_MAJOR < 3
+    dnnl_primitive_desc_iterator_t iterator;
+    union {
+        dnnl_matmul_desc_t product;
+        dnnl_convolution_desc_t convolution;
+    } what; /* the iterator points to it */
+#endif
+} walk;
+
+#if DNNL_VERSION_MAJOR >= 3
+static dnnl_status_t walk_start(walk *w, const operation *o, const_dnnl_primitive_attr_t attr,
+                                const_dnnl_primitive_desc_t hint)
+{
+    switch (o->kind) {
+    case PRODUCT: return dnnl_matmul_primitive_desc_create(&w->here, engine, o->x, o->w, o->bias, o->y, attr);
+    case FORWARD:
+        return dnnl_convolution_forward_primitive_desc_create(&w->here, engine, dnnl_forward_training, o->algorithm,
+                                                              o->x, o->w, o->bias, o->y, o->stride, o->dilation,
+                                                              o->padding, o->padding, attr);
+    case INPUT_GRADIENT:
+        return dnnl_convolution_backward_data_primitive_desc_create(&w->here, engine, o->algorithm, o->x, o->w, o->y,
+                                                                    o->stride, o->dilation, o->padding, o->padding,
+                                                                    hint, attr);
+    case WEIGHT_GRADIENT: break;
+    }
+    return dnnl_convolution_backward_weights_primitive_desc_create(&w->here, engine, o->algorithm, o->x, o->w, o->bias,
+                                                                   o->y, o->stride, o->dilation, o->padding, o->padding,
+                                                                   hint, attr);
+}
+
+static dnnl_status_t walk_next(walk *w)
+{
+    return dnnl_primitive_desc_next_impl(w->here);
+}
+
+static void walk_end(walk *w)
+{
+    dnnl_primitive_desc_destroy(w->here);
+}
+
+static void forget(dnnl_memory_desc_t *desc, int count)
+{
+    for (int i = 0; i < count; i++) {
+        dnnl_memory_desc_destroy(desc[i]);
+    }
+}
+#else
+static dnnl_status_t walk_fetch(walk *w)
+{
+    w->here = dnnl_primitive_desc_iterator_fetch(w->iterator);
+    return w->here == NULL ? dnnl_out_of_memory : dnnl_success;
+}
+
+static dnnl_status_t walk_start(walk *w, const operation *o, const_dnnl_primitive_attr_t attr,
+                                const_dnnl_primitive_desc_t hint)
+{
+    dnnl_convolution_desc_t *const c = &w->what.convolution;
+    dnnl_status_t status = dnnl_success;
+    switch (o->kind) {
+    case PRODUCT: status = dnnl_matmul_desc_init(&w->what.product, o->x, o->w, o->bias, o->y); break;
+    case FORWARD:
+        status = dnnl_dilated_convolution_forward_desc_init(c, dnnl_forward_training, o->algorithm, o->x, o->w, o->bias,
+                                                            o->y, o->stride, o->dilation, o->padding, o->padding);
+        break;
+    case INPUT_GRADIENT:
+        status = dnnl_dilated_convolution_backward_data_desc_init(c, o->algorithm, o->x, o->w, o->y, o->stride,
+                                                                  o->dilation, o->padding, o->padding);
+        break;
+    case WEIGHT_GRADIENT:
+        status = dnnl_dilated_convolution_backward_weights_desc_init(c, o->algorithm, o->x, o->w, o->bias, o->y,
+                                                                     o->stride, o->dilation, o->padding, o->padding);
+        break;
+    }
+    if (status == dnnl_success) {
+        status = dnnl_primitive_desc_iterator_create(&w->iterator, &w->what, attr, engine, hint);
+    }
+    return status == dnnl_success ? walk_fetch(w) : status;
+}
+
+static dnnl_status_t walk_next(walk *w)
+{
+    dnnl_primitive_desc_destroy(w->here);
+    w->here = NULL;
+    const dnnl_status_t status = dnnl_primitive_desc_iterator_next(w->iterator);
+    return status == dnnl_success ? walk_fetch(w) : status;
+}
+
+static void walk_end(walk *w)
+{
+    dnnl_primitive_desc_destroy(w->here);
+    if (w->iterator != NULL) {
+        dnnl_primitive_desc_iterator_destroy(w->iterator);
+    }
+}
+
+static void forget(dnnl_memory_desc_t *desc, int count)
+{
+    (void)desc;
+    (void)count;
+}
+#endif
 
 /* A memory object and its address at a run: pointer[k], or `offset` in the workspace. */
 typedef struct binding {
@@ -64,23 +210,9 @@ static ckpt_code dnn_fail(ckpt_err *err, dnnl_status_t status, const char *what,
                         status == dnnl_out_of_memory       ? "out of memory"
                         : status == dnnl_invalid_arguments ? "invalid arguments"
                         : status == dnnl_unimplemented     ? "it has no code for this"
-                        : status == dnnl_iterator_ends     ? "nothing fits the workspace"
+                        : status == NO_MORE                ? "nothing fits the workspace"
                         : status == dnnl_runtime_error     ? "runtime error"
                                                            : "other status");
-}
-
-/* A CPU engine and its stream hold no work and no buffers; the process has one of each. */
-static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
-static dnnl_status_t engine_status;
-
-static void engine_open(void)
-{
-    engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
-    if (engine_status == dnnl_success) {
-        engine_status = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    }
 }
 
 const char *ckpt_dnn_version(void)
@@ -90,8 +222,7 @@ const char *ckpt_dnn_version(void)
     return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
 }
 
-static ckpt_code bind(ckpt_dnn *dnn, const dnnl_memory_desc_t *desc, int pointer, ckpt_bytes offset, int *id,
-                      ckpt_err *err)
+static ckpt_code bind(ckpt_dnn *dnn, layout desc, int pointer, ckpt_bytes offset, int *id, ckpt_err *err)
 {
     binding *b = &dnn->binding[dnn->binding_count];
     DNN_TRY(err, dnnl_memory_create(&b->memory, desc, engine, DNNL_MEMORY_NONE), "a memory object");
@@ -111,7 +242,7 @@ static ckpt_code add_step(ckpt_dnn *dnn, const_dnnl_primitive_desc_t desc, const
     for (int i = 0; i < count; i++) {
         s->use[s->use_count++] = (dnnl_exec_arg_t){.arg = kind[i], .memory = dnn->binding[id[i]].memory};
     }
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    const layout scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const ckpt_bytes bytes = scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch);
     if (bytes > 0) {
         int scratch_id = 0;
@@ -131,7 +262,7 @@ static ckpt_code user_scratch(bool adds, dnnl_primitive_attr_t *attr, ckpt_err *
     if (status == dnnl_success && adds) {
         status = dnnl_post_ops_create(&post);
         if (status == dnnl_success) {
-            status = dnnl_post_ops_append_sum(post, 1.0F);
+            status = append_sum(post);
         }
         if (status == dnnl_success) {
             status = dnnl_primitive_attr_set_post_ops(*attr, post);
@@ -146,7 +277,7 @@ static ckpt_code user_scratch(bool adds, dnnl_primitive_attr_t *attr, ckpt_err *
 }
 
 /* Bytes of a tensor if the implementation takes it in another order than it is stored in, else 0. */
-static ckpt_bytes reordered_bytes(const dnnl_memory_desc_t *wanted, const dnnl_memory_desc_t *plain)
+static ckpt_bytes reordered_bytes(layout wanted, layout plain)
 {
     if (wanted == NULL || plain == NULL || dnnl_memory_desc_equal(wanted, plain)) {
         return 0;
@@ -165,41 +296,38 @@ static bool is_last_resort(const_dnnl_primitive_desc_t desc)
 
 /* The properties an implementation must have. */
 typedef struct request {
-    const_dnnl_op_desc_t desc;
+    operation operation;
     const_dnnl_primitive_attr_t attr;
     const_dnnl_primitive_desc_t hint;
-    dnnl_query_t weights;            /* which descriptor is that of the weights */
-    const dnnl_memory_desc_t *plain; /* how the weights are stored; NULL: as the implementation takes them */
-    ckpt_bytes limit;                /* of all temporaries; -1: none */
-    bool last_resort;                /* accept those too */
-    bool plain_loops;                /* there are loops of our own instead of a last resort */
+    dnnl_query_t weights; /* which descriptor is that of the weights */
+    layout plain;         /* how the weights are stored; NULL: as the implementation takes them */
+    ckpt_bytes limit;     /* of all temporaries; -1: none */
+    bool last_resort;     /* accept those too */
+    bool plain_loops;     /* there are loops of our own instead of a last resort */
 } request;
+
+static bool fits(const request *r, const_dnnl_primitive_desc_t candidate)
+{
+    const layout scratch = dnnl_primitive_desc_query_md(candidate, dnnl_query_scratchpad_md, 0);
+    const ckpt_bytes bytes =
+        ckpt_round_up(scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch), CKPT_ALIGN) +
+        reordered_bytes(dnnl_primitive_desc_query_md(candidate, r->weights, 0), r->plain);
+    return (r->limit < 0 || bytes <= r->limit) && (r->last_resort || !is_last_resort(candidate));
+}
 
 /* The first implementation, in the library's order of preference, that meets the request. */
 static dnnl_status_t first_fit(const request *r, dnnl_primitive_desc_t *found)
 {
-    dnnl_primitive_desc_iterator_t iterator = NULL;
-    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&iterator, r->desc, r->attr, engine, r->hint);
-    while (status == dnnl_success) {
-        dnnl_primitive_desc_t candidate = dnnl_primitive_desc_iterator_fetch(iterator);
-        if (candidate == NULL) {
-            status = dnnl_out_of_memory;
-            break;
-        }
-        const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(candidate, dnnl_query_scratchpad_md, 0);
-        const ckpt_bytes bytes =
-            ckpt_round_up(scratch == NULL ? 0 : (ckpt_bytes)dnnl_memory_desc_get_size(scratch), CKPT_ALIGN) +
-            reordered_bytes(dnnl_primitive_desc_query_md(candidate, r->weights, 0), r->plain);
-        if ((r->limit < 0 || bytes <= r->limit) && (r->last_resort || !is_last_resort(candidate))) {
-            *found = candidate;
-            break;
-        }
-        dnnl_primitive_desc_destroy(candidate);
-        status = dnnl_primitive_desc_iterator_next(iterator);
+    walk w = {0};
+    dnnl_status_t status = walk_start(&w, &r->operation, r->attr, r->hint);
+    while (status == dnnl_success && !fits(r, w.here)) {
+        status = walk_next(&w);
     }
-    if (iterator != NULL) {
-        dnnl_primitive_desc_iterator_destroy(iterator);
+    if (status == dnnl_success) {
+        *found = w.here;
+        w.here = NULL;
     }
+    walk_end(&w);
     return status;
 }
 
@@ -249,7 +377,7 @@ static ckpt_code matrix_desc(const ckpt_dnn_matrix *m, dnnl_memory_desc_t *desc,
     CKPT_TRY(need_int(m->columns, err));
     const dnnl_dims_t dims = {m->rows, m->columns};
     const dnnl_dims_t strides = {m->row_stride, m->column_stride};
-    DNN_TRY(err, dnnl_memory_desc_init_by_strides(desc, 2, dims, type_of(m->dtype), strides), "a matrix");
+    DNN_TRY(err, describe_strides(desc, 2, dims, type_of(m->dtype), strides), "a matrix");
     return CKPT_OK;
 }
 
@@ -259,7 +387,7 @@ static ckpt_code matmul_steps(ckpt_dnn *dnn, const dnnl_memory_desc_t desc[4], b
     static const int kind[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS};
     int id[4] = {0};
     for (int i = 0; i < (bias ? 4 : 3); i++) {
-        CKPT_TRY(bind(dnn, &desc[i], i, 0, &id[i], err));
+        CKPT_TRY(bind(dnn, LAYOUT(desc[i]), i, 0, &id[i], err));
     }
     return add_step(dnn, found, kind, id, bias ? 4 : 3, err);
 }
@@ -269,26 +397,30 @@ typedef struct product {
     bool bias, adds;
 } product;
 
-static ckpt_code matmul_make(ckpt_dnn *dnn, const product *p, ckpt_bytes limit, ckpt_err *err)
+static ckpt_code matmul_find(ckpt_dnn *dnn, const product *p, dnnl_memory_desc_t desc[4], ckpt_bytes limit,
+                             ckpt_err *err)
 {
-    dnnl_memory_desc_t desc[4];
     for (int i = 0; i < 3; i++) {
         CKPT_TRY(matrix_desc(p->matrix[i], &desc[i], err));
     }
     const ckpt_dnn_matrix row = ckpt_dnn_plain(1, p->matrix[2]->columns, p->matrix[1]->dtype);
     const bool narrow = p->matrix[0]->dtype == CKPT_BFLOAT16;
     CKPT_TRY(matrix_desc(&row, &desc[3], err));
-    dnnl_matmul_desc_t matmul;
-    DNN_TRY(err, dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], p->bias ? &desc[3] : NULL, &desc[2]),
-            "a matrix product");
     dnnl_primitive_attr_t attr = NULL;
     CKPT_TRY(user_scratch(p->adds, &attr, err));
     dnnl_primitive_desc_t found = NULL;
-    request r = {
-        .desc = &matmul, .attr = attr, .weights = dnnl_query_weights_md, .limit = limit, .plain_loops = narrow};
+    request r = {.operation = {.kind = PRODUCT,
+                               .x = LAYOUT(desc[0]),
+                               .w = LAYOUT(desc[1]),
+                               .bias = p->bias ? LAYOUT(desc[3]) : NULL,
+                               .y = LAYOUT(desc[2])},
+                 .attr = attr,
+                 .weights = dnnl_query_weights_md,
+                 .limit = limit,
+                 .plain_loops = narrow};
     const dnnl_status_t status = best_fit(&r, &found);
     dnnl_primitive_attr_destroy(attr);
-    if (narrow && (status == dnnl_iterator_ends || status == dnnl_unimplemented)) {
+    if (narrow && (status == NO_MORE || status == dnnl_unimplemented)) {
         dnn->plain = true;
         dnn->algorithm = "plain";
         dnn->product = (ckpt_product16){
@@ -299,6 +431,14 @@ static ckpt_code matmul_make(ckpt_dnn *dnn, const product *p, ckpt_bytes limit, 
     dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
     const ckpt_code code = matmul_steps(dnn, desc, p->bias, found, err);
     dnnl_primitive_desc_destroy(found);
+    return code;
+}
+
+static ckpt_code matmul_make(ckpt_dnn *dnn, const product *p, ckpt_bytes limit, ckpt_err *err)
+{
+    dnnl_memory_desc_t desc[4] = {0};
+    const ckpt_code code = matmul_find(dnn, p, desc, limit, err);
+    forget(desc, 4);
     return code;
 }
 
@@ -374,8 +514,9 @@ ckpt_code ckpt_dnn_matmul(const ckpt_dnn_matrix *x, const ckpt_dnn_matrix *w, co
 
 /* Descriptions of x, w, y as the library takes them (w in an order that it chooses) and as they are stored, and of the
  * bias. */
+enum { X, X_PLAIN, W_ANY, W_FORWARD, W_PLAIN, Y, Y_PLAIN, BIAS, ROLES };
 typedef struct convolution {
-    dnnl_memory_desc_t x, x_plain, w_any, w_plain, y, y_plain, bias;
+    dnnl_memory_desc_t of[ROLES];
     dnnl_dims_t stride, padding, dilation;
     dnnl_alg_kind_t algorithm;
 } convolution;
@@ -386,7 +527,7 @@ static ckpt_code image_desc(const dnnl_dims_t dims, int rank, dnnl_data_type_t t
     for (int d = 0; d < rank; d++) {
         CKPT_TRY(need_int(dims[d], err));
     }
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(desc, rank, dims, type, order), "an image");
+    DNN_TRY(err, describe_tag(desc, rank, dims, type, order), "an image");
     return CKPT_OK;
 }
 
@@ -422,61 +563,56 @@ static ckpt_code convolution_descs(const ckpt_convolution *s, ckpt_dnn_direction
         s->volume ? (grouped ? dnnl_goidhw : dnnl_oidhw) : (grouped ? dnnl_goihw : dnnl_oihw);
     const int w_rank = rank + front - 2;
     c->algorithm = winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    CKPT_TRY(image_desc(x, rank, type, images, &c->x, err));
-    CKPT_TRY(image_desc(x, rank, type, plain, &c->x_plain, err));
-    CKPT_TRY(image_desc(y, rank, type, images, &c->y, err));
-    CKPT_TRY(image_desc(y, rank, type, plain, &c->y_plain, err));
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->bias, 1, bias, dnnl_f32, dnnl_x), "a bias");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_any, w_rank, w, filter_type, dnnl_format_tag_any), "weights");
-    DNN_TRY(err, dnnl_memory_desc_init_by_tag(&c->w_plain, w_rank, w, filter_type, filters), "weights");
+    CKPT_TRY(image_desc(x, rank, type, images, &c->of[X], err));
+    CKPT_TRY(image_desc(x, rank, type, plain, &c->of[X_PLAIN], err));
+    CKPT_TRY(image_desc(y, rank, type, images, &c->of[Y], err));
+    CKPT_TRY(image_desc(y, rank, type, plain, &c->of[Y_PLAIN], err));
+    DNN_TRY(err, describe_tag(&c->of[BIAS], 1, bias, dnnl_f32, dnnl_x), "a bias");
+    DNN_TRY(err, describe_tag(&c->of[W_ANY], w_rank, w, filter_type, dnnl_format_tag_any), "weights");
+    DNN_TRY(err, describe_tag(&c->of[W_FORWARD], w_rank, w, type, dnnl_format_tag_any), "weights");
+    DNN_TRY(err, describe_tag(&c->of[W_PLAIN], w_rank, w, filter_type, filters), "weights");
     return CKPT_OK;
 }
 
 static dnnl_status_t convolution_find(const ckpt_convolution *s, const convolution *c, ckpt_dnn_direction direction,
                                       const_dnnl_primitive_attr_t attr, ckpt_bytes limit, dnnl_primitive_desc_t *found)
 {
-    dnnl_convolution_desc_t desc;
-    const dnnl_memory_desc_t *bias = s->bias ? &c->bias : NULL;
-    dnnl_memory_desc_t w_forward = c->w_any;
-    w_forward.data_type = c->x.data_type; /* that of the gradient is float32 */
-    dnnl_status_t status =
-        dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, c->algorithm, &c->x, &w_forward, bias,
-                                                   &c->y, c->stride, c->dilation, c->padding, c->padding);
-    if (status != dnnl_success) {
-        return status;
-    }
-    request r = {.desc = &desc,
+    request r = {.operation = {.kind = FORWARD,
+                               .algorithm = c->algorithm,
+                               .x = LAYOUT(c->of[X]),
+                               .w = LAYOUT(c->of[W_FORWARD]),
+                               .bias = s->bias ? LAYOUT(c->of[BIAS]) : NULL,
+                               .y = LAYOUT(c->of[Y]),
+                               .stride = c->stride,
+                               .dilation = c->dilation,
+                               .padding = c->padding},
                  .attr = attr,
                  .weights = dnnl_query_weights_md,
-                 .plain = &c->w_plain,
+                 .plain = LAYOUT(c->of[W_PLAIN]),
                  .limit = limit,
                  .plain_loops = s->dtype == CKPT_BFLOAT16};
     if (direction == CKPT_DNN_FORWARD) {
         return best_fit(&r, found);
     }
-    dnnl_primitive_desc_t hint = NULL;
-    status = dnnl_primitive_desc_create(&hint, &desc, attr, engine, NULL);
-    if (status != dnnl_success) {
-        return status;
-    }
-    r.hint = hint;
+    walk hint = {0};
+    dnnl_status_t status = walk_start(&hint, &r.operation, attr, NULL);
+    r.hint = hint.here;
+    r.operation.w = LAYOUT(c->of[W_ANY]);
     if (direction == CKPT_DNN_INPUT_GRADIENT) {
-        status = dnnl_dilated_convolution_backward_data_desc_init(&desc, c->algorithm, &c->x, &c->w_any, &c->y,
-                                                                  c->stride, c->dilation, c->padding, c->padding);
+        r.operation.kind = INPUT_GRADIENT;
     } else {
+        r.operation.kind = WEIGHT_GRADIENT;
         r.weights = dnnl_query_diff_weights_md;
-        status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, c->algorithm, &c->x, &c->w_any, bias, &c->y,
-                                                                     c->stride, c->dilation, c->padding, c->padding);
     }
     if (status == dnnl_success) {
         status = best_fit(&r, found);
     }
-    dnnl_primitive_desc_destroy(hint);
+    walk_end(&hint);
     return status;
 }
 
-static ckpt_code add_reorder(ckpt_dnn *dnn, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, int from_id,
-                             int to_id, const_dnnl_primitive_attr_t attr, ckpt_err *err)
+static ckpt_code add_reorder(ckpt_dnn *dnn, layout from, layout to, int from_id, int to_id,
+                             const_dnnl_primitive_attr_t attr, ckpt_err *err)
 {
     dnnl_primitive_desc_t desc = NULL;
     DNN_TRY(err, dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr), "a reordering");
@@ -500,8 +636,8 @@ static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_convolution *s, con
         [CKPT_DNN_FORWARD] = 2, [CKPT_DNN_INPUT_GRADIENT] = 0, [CKPT_DNN_WEIGHT_GRADIENT] = 1};
     const int written = written_by[direction];
     const dnnl_query_t weights = written == 1 ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
-    const dnnl_memory_desc_t *const plain[3] = {&c->x_plain, &c->w_plain, &c->y_plain};
-    const dnnl_memory_desc_t *const taken[3] = {&c->x, dnnl_primitive_desc_query_md(found, weights, 0), &c->y};
+    const layout plain[3] = {LAYOUT(c->of[X_PLAIN]), LAYOUT(c->of[W_PLAIN]), LAYOUT(c->of[Y_PLAIN])};
+    const layout taken[3] = {LAYOUT(c->of[X]), dnnl_primitive_desc_query_md(found, weights, 0), LAYOUT(c->of[Y])};
     const bool bias = s->bias && direction != CKPT_DNN_INPUT_GRADIENT;
     int id[4] = {0}, plain_id[3] = {0};
     for (int i = 0; i < 3; i++) {
@@ -514,7 +650,7 @@ static ckpt_code convolution_steps(ckpt_dnn *dnn, const ckpt_convolution *s, con
         }
     }
     if (bias) {
-        CKPT_TRY(bind(dnn, &c->bias, 3, 0, &id[3], err));
+        CKPT_TRY(bind(dnn, LAYOUT(c->of[BIAS]), 3, 0, &id[3], err));
     }
     for (int i = 0; i < 3; i++) {
         if (i != written && id[i] != plain_id[i]) {
@@ -533,29 +669,36 @@ typedef struct convolution_call {
     bool winograd;
 } convolution_call;
 
-static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err)
+static ckpt_code convolution_make(ckpt_dnn *dnn, const convolution_call *call, convolution *c, ckpt_bytes limit,
+                                  ckpt_err *err)
 {
-    const ckpt_convolution *const shape = ((const convolution_call *)what)->shape;
-    const ckpt_dnn_direction direction = ((const convolution_call *)what)->direction;
-    convolution c;
-    CKPT_TRY(convolution_descs(shape, direction, ((const convolution_call *)what)->winograd, &c, err));
+    const ckpt_convolution *const shape = call->shape;
+    CKPT_TRY(convolution_descs(shape, call->direction, call->winograd, c, err));
     dnnl_primitive_attr_t attr = NULL;
     CKPT_TRY(user_scratch(false, &attr, err));
     dnnl_primitive_desc_t found = NULL;
-    const dnnl_status_t status = convolution_find(shape, &c, direction, attr, limit, &found);
+    const dnnl_status_t status = convolution_find(shape, c, call->direction, attr, limit, &found);
     ckpt_code code = CKPT_OK;
-    if (shape->dtype == CKPT_BFLOAT16 && (status == dnnl_iterator_ends || status == dnnl_unimplemented)) {
+    if (shape->dtype == CKPT_BFLOAT16 && (status == NO_MORE || status == dnnl_unimplemented)) {
         dnn->plain = true;
         dnn->algorithm = "plain";
-        dnn->product = (ckpt_product16){.convolves = true, .shape = *shape, .direction = direction};
+        dnn->product = (ckpt_product16){.convolves = true, .shape = *shape, .direction = call->direction};
     } else if (status != dnnl_success) {
         code = dnn_fail(err, status, "a convolution", __LINE__);
     } else {
         dnnl_primitive_desc_query(found, dnnl_query_impl_info_str, 0, (void *)&dnn->algorithm);
-        code = convolution_steps(dnn, shape, &c, direction, found, attr, err);
+        code = convolution_steps(dnn, shape, c, call->direction, found, attr, err);
         dnnl_primitive_desc_destroy(found);
     }
     dnnl_primitive_attr_destroy(attr);
+    return code;
+}
+
+static ckpt_code convolution_fill(ckpt_dnn *dnn, const void *what, ckpt_bytes limit, ckpt_err *err)
+{
+    convolution c = {0};
+    const ckpt_code code = convolution_make(dnn, what, &c, limit, err);
+    forget(c.of, ROLES);
     return code;
 }
 
