@@ -1,6 +1,7 @@
 /* How near the CPU's kernels come to what the machine allows, op by op, in steps of networks that users train.
  *
  *     bench_kernels [-t THREADS] [-b BEFORE] [MODEL[,NAME=VALUE...]...] > TABLE
+ *     bench_kernels [-t THREADS] -l > DEVICE      the peaks alone, as a file for ckpt-plan --device
  *
  * Every distinct layer of each network is measured by the profiler, and peaks by loops of this file: a multiply-add
  * that stays in registers, and a[i] = b[i] + s c[i] over as many bytes as a layer moves, because layers as small as a
@@ -13,10 +14,18 @@
  *   -b     an earlier output; its times and shares stand beside the new ones
  *
  * On a machine where others work too: -t 1, with bench/cpu_clock.c preloaded. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* syscall */
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#include <sys/syscall.h>
+#endif
 
 #include "core/base/clock.h"
 #include "ops/device_model.h"
@@ -40,6 +49,7 @@ enum { SIZES = 14, FIRST_SIZE = 17, TRIALS = 5 }; /* triads of 2^17 = 128 KiB, 2
 
 typedef struct peaks {
     double flop_per_s[2]; /* of one thread, of all */
+    double flop_per_s16;  /* of products of bfloat16 summed in float32, all threads; 0: no instruction for them */
     double bytes_per_s[2][SIZES];
 } peaks;
 
@@ -71,19 +81,115 @@ static float multiply_add(int64_t rounds)
     return sum[0];
 }
 
-static double peak_flop(int threads)
+/* Products of pairs in registers, or of tiles; returns the operations. */
+#ifdef __x86_64__
+__attribute__((target("avx512f,avx512bf16"))) static double pair_products(int64_t rounds, float *out)
 {
-    enum { ROUNDS = 20 * 1000 * 1000 };
+    __m512 a[CHAINS];
+    const __m512bh b = (__m512bh)_mm512_set1_epi32(0x3F7F3F7F);
+    for (int k = 0; k < CHAINS; k++) {
+        a[k] = _mm512_set1_ps((float)k);
+    }
+    for (int64_t r = 0; r < rounds; r++) {
+#pragma GCC unroll 12
+        for (int k = 0; k < CHAINS; k++) {
+            a[k] = _mm512_dpbf16_ps(a[k], b, b);
+        }
+    }
+    for (int k = 1; k < CHAINS; k++) {
+        a[0] = _mm512_add_ps(a[0], a[k]);
+    }
+    *out = _mm512_reduce_add_ps(a[0]);
+    return 2.0 * 32 * CHAINS * (double)rounds;
+}
+
+/* Tiles of 16 rows of 64 bytes: two of each operand, and four sums. */
+__attribute__((target("amx-tile,amx-bf16"))) static double tile_products(int64_t rounds, float *out)
+{
+    enum { TILES = 8, ROWS = 16, ROW_BYTES = 64 };
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1};
+    static const uint16_t ones[ROWS * ROW_BYTES / 2] = {0x3F80};
+    static _Thread_local float sum[ROWS * ROW_BYTES / 4];
+    for (int i = 0; i < TILES; i++) {
+        shape.row_bytes[i] = ROW_BYTES;
+        shape.rows[i] = ROWS;
+    }
+    _tile_loadconfig(&shape);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, ones, ROW_BYTES);
+    _tile_loadd(5, ones, ROW_BYTES);
+    _tile_loadd(6, ones, ROW_BYTES);
+    _tile_loadd(7, ones, ROW_BYTES);
+    for (int64_t r = 0; r < rounds; r++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sum, ROW_BYTES);
+    _tile_release();
+    *out = 1 + sum[0];
+    return 4.0 * 2 * ROWS * ROWS * (ROW_BYTES / 2) * (double)rounds;
+}
+
+/* Linux keeps the tiles of a process that asks. */
+static bool has_tiles(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+    return __builtin_cpu_supports("amx-bf16") && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+
+static bool has_pairs(void)
+{
+    return __builtin_cpu_supports("avx512bf16");
+}
+#else
+static double pair_products(int64_t rounds, float *out)
+{
+    return *out = (float)rounds;
+}
+static double tile_products(int64_t rounds, float *out)
+{
+    return *out = (float)rounds;
+}
+static bool has_tiles(void)
+{
+    return false;
+}
+static bool has_pairs(void)
+{
+    return false;
+}
+#endif
+
+static double lane_products(int64_t rounds, float *out)
+{
+    *out = multiply_add(rounds);
+    return 2.0 * LANES * CHAINS * (double)rounds;
+}
+
+/* The best of some trials, of all threads together. */
+static double peak_flop(int threads, int64_t rounds, double (*work)(int64_t rounds, float *out))
+{
     double best = 0;
     for (int trial = 0; trial < TRIALS; trial++) {
-        float out = 0;
+        double done = 0, sum = 0;
         const ckpt_ns start = ckpt_clock_ns();
-#pragma omp parallel for num_threads(threads) reduction(+ : out)
+#pragma omp parallel for num_threads(threads) reduction(+ : done, sum)
         for (int t = 0; t < threads; t++) {
-            out += multiply_add(ROUNDS);
+            float out = 0;
+            done += work(rounds, &out);
+            sum += (double)out;
         }
-        const double rate = 2.0 * LANES * CHAINS * ROUNDS * threads / (double)(ckpt_clock_ns() - start) * 1e9;
-        best = rate > best && out > 0 ? rate : best;
+        const double rate = done / (double)(ckpt_clock_ns() - start) * 1e9;
+        best = rate > best && sum > 0 ? rate : best;
     }
     return best;
 }
@@ -116,18 +222,22 @@ static double peak_bytes(int64_t bytes, float *memory, int threads)
 
 static ckpt_code measure_peaks(ckpt_device *device, peaks *p, ckpt_err *err)
 {
+    enum { ROUNDS = 20 * 1000 * 1000 };
     const int64_t most = INT64_C(1) << (FIRST_SIZE + SIZES - 1);
     void *memory = NULL;
     CKPT_TRY(device->api->reserve(device, most, &memory, err));
     triad(most / 12, 1, memory, (float *)memory + most / 12, (float *)memory + most / 6, device->threads);
     for (int all = device->threads > 1 ? 0 : 1; all < 2; all++) {
         const int threads = all ? device->threads : 1;
-        p->flop_per_s[all] = peak_flop(threads);
+        p->flop_per_s[all] = peak_flop(threads, ROUNDS, lane_products);
         for (int k = 0; k < SIZES; k++) {
             p->bytes_per_s[all][k] = peak_bytes(INT64_C(1) << (FIRST_SIZE + k), memory, threads);
         }
     }
     device->api->release(device, memory, most);
+    p->flop_per_s16 = has_tiles()   ? peak_flop(device->threads, ROUNDS / 4, tile_products)
+                      : has_pairs() ? peak_flop(device->threads, ROUNDS, pair_products)
+                                    : 0;
     return CKPT_OK;
 }
 
@@ -345,6 +455,10 @@ static void print_peaks(const bench *b)
     const int first = b->device->threads > 1 ? 0 : 1;
     printf("| |%s %d thread%s |\n|---|%s---|\n", first == 0 ? " 1 thread |" : "", b->device->threads,
            first == 0 ? "s" : "", first == 0 ? "---|" : "");
+    if (b->peaks.flop_per_s16 > 0) {
+        printf("| bfloat16 products in registers, Gflop/s |%s %.0f |\n", first == 0 ? " |" : "",
+               b->peaks.flop_per_s16 / 1e9);
+    }
     printf("| float32 multiply-adds in registers, Gflop/s |");
     for (int all = first; all < 2; all++) {
         printf(" %.0f |", b->peaks.flop_per_s[all] / 1e9);
@@ -357,6 +471,21 @@ static void print_peaks(const bench *b)
         }
     }
     printf("\n");
+}
+
+/* The last cache is taken to end where the rate has come halfway down to that of memory. */
+static void print_limits(const bench *b, const char *device)
+{
+    const double *const rate = b->peaks.bytes_per_s[1];
+    int k = 0;
+    while (k < SIZES - 1 && rate[k + 1] > (rate[0] + rate[SIZES - 1]) / 2) {
+        k++;
+    }
+    printf("{\n  \"name\": \"limits\", \"about\": \"peaks of %s, by bench_kernels -l\",\n", device);
+    printf("  \"flop_per_s\": %.4g, \"flop_per_s16\": %.4g,\n", b->peaks.flop_per_s[1],
+           b->peaks.flop_per_s16 > 0 ? b->peaks.flop_per_s16 : b->peaks.flop_per_s[1]);
+    printf("  \"bytes_per_s\": %.4g, \"cache_bytes\": %lld, \"cache_bytes_per_s\": %.4g, \"launch_ns\": 0\n}\n",
+           rate[SIZES - 1], 1LL << (FIRST_SIZE + k), rate[k]);
 }
 
 static void print_page(bench *b, const ckpt_machine *machine, bool before)
@@ -388,10 +517,14 @@ static void print_page(bench *b, const ckpt_machine *machine, bool before)
     }
 }
 
-static ckpt_code run(bench *b, char **what, int count, const char *before, int argc, char **argv, ckpt_arena *arena,
-                     ckpt_err *err)
+static ckpt_code run(bench *b, char **what, int count, bool limits, const char *before, int argc, char **argv,
+                     ckpt_arena *arena, ckpt_err *err)
 {
     CKPT_TRY(measure_peaks(b->device, &b->peaks, err));
+    if (limits) {
+        print_limits(b, b->device->api->describe(b->device));
+        return CKPT_OK;
+    }
     const int usual_count = (int)(sizeof usual / sizeof *usual);
     for (int i = 0; i < (count > 0 ? count : usual_count); i++) {
         char *const mine = ckpt_arena_text(arena, count > 0 ? what[i] : usual[i]);
@@ -415,11 +548,13 @@ int main(int argc, char **argv)
 {
     static bench b;
     const char *before = NULL;
+    bool limits = false;
     int threads = ckpt_machine_threads();
-    for (int o = getopt(argc, argv, "t:b:"); o != -1; o = getopt(argc, argv, "t:b:")) {
+    for (int o = getopt(argc, argv, "t:b:l"); o != -1; o = getopt(argc, argv, "t:b:l")) {
         switch (o) {
         case 't': threads = (int)strtol(optarg, NULL, 10); break;
         case 'b': before = optarg; break;
+        case 'l': limits = true; break;
         default: return 2;
         }
     }
@@ -428,7 +563,7 @@ int main(int argc, char **argv)
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_code code = ckpt_device_open("cpu", threads, &b.device, &err);
-    code = code == CKPT_OK ? run(&b, argv + optind, argc - optind, before, argc, argv, &arena, &err) : code;
+    code = code == CKPT_OK ? run(&b, argv + optind, argc - optind, limits, before, argc, argv, &arena, &err) : code;
     if (code != CKPT_OK) {
         fprintf(stderr, "bench_kernels: %s\n", err.msg);
     }

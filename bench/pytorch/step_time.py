@@ -11,7 +11,7 @@ words, 4 x 256 tokens), sd-unet-block (the first residual and attention block of
 A round times STEPS steps of each program; its figure is the median of its steps. Images are tried in both of PyTorch's memory
 formats in the first round and stay in the faster. PyTorch's bfloat16 is autocast: parameters stay float32, as in ckpt. A ratio
 is ckpt's time over the fastest PyTorch of that type in that round; shown are its median over the rounds and the extremes.
-Limit is the least time of the step's layers at what this machine does at best (bench_kernels --limits, measured first).
+Limit is the least time of the step's layers at what this machine does at best (bench_kernels -l, measured first).
 """
 import argparse
 import gc
@@ -136,7 +136,7 @@ def compare(name, dtype, folder):
 
 def main(work):
     with open(f"{work}/limits.json", "w") as out:
-        out.write(subprocess.run([f"{args.bin}/bench_kernels", "--limits"], check=True, capture_output=True, text=True).stdout)
+        out.write(subprocess.run([f"{args.bin}/bench_kernels", "-l"], check=True, capture_output=True, text=True).stdout)
     with open(f"{work}/limits.json") as read:
         limits = json.load(read)
     print(f"PyTorch {torch.__version__}, {threads} threads, {args.rounds} rounds of {args.steps} steps; at best "
