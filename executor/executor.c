@@ -219,6 +219,12 @@ ckpt_code ckpt_executor_state_look(ckpt_executor *executor, const char *path, ck
     return ckpt_state_read(&executor->program, path, false, &executor->progress, err);
 }
 
+ckpt_code ckpt_executor_state_bytes(const ckpt_executor *executor, ckpt_bytes *state, ckpt_bytes *weights,
+                                    ckpt_err *err)
+{
+    return ckpt_state_bytes(&executor->program, state, weights, err);
+}
+
 ckpt_code ckpt_executor_state_header(const ckpt_executor *executor, ckpt_text *text, ckpt_err *err)
 {
     return ckpt_state_header_add(&executor->program, &executor->progress, text, err);

@@ -163,6 +163,11 @@ CKPT_MUST_USE ckpt_code ckpt_executor_state_read(ckpt_executor *executor, const 
  * step may be others. A step after it would not be the one that follows in that training. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_look(ckpt_executor *executor, const char *path, ckpt_err *err);
 
+/* The bytes of a state file but for its first line, and of the weights in it, each parameter rounded up to 64 bytes. Cost:
+ * O(parameters). Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_executor_state_bytes(const ckpt_executor *executor, ckpt_bytes *state, ckpt_bytes *weights,
+                                                  ckpt_err *err);
+
 /* The first line that a state file would have now: the same on all ranks that train alike. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_executor_state_header(const ckpt_executor *executor, ckpt_text *text, ckpt_err *err);
 

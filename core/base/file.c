@@ -1,5 +1,7 @@
-/* A file is written under a temporary name beside its own and renamed after it has reached the disk. A pipe or device is written directly, because a rename would replace it. A link remains; its target is replaced. */
-/* realpath is an option of POSIX 2008. */
+/* A file is written under a temporary name beside its own and renamed after it has reached the disk. A pipe or device is written directly, because a rename would replace it. A link remains; its target is replaced.
+ *
+ * The temporary file is locked as long as it is written, which the system ends with the process: who finds one without a lock knows that its writer was killed, on whatever host, and removes it. */
+/* realpath is an option of POSIX 2008; flock is in every Unix. */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700
 #endif
@@ -12,7 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "core/base/pipes.h"
@@ -138,15 +143,61 @@ static ckpt_code no_memory(const char *path, ckpt_err *err)
     return CKPT_FAIL(err, CKPT_NO_MEMORY, "%.200s: no memory for a file name", path);
 }
 
+static const char *temporary_name(ckpt_file *file, int which)
+{
+    return ckpt_arena_format(&file->arena, "%s.ckpt-%d.part", file->target, which);
+}
+
+static bool is_still(int fd, const char *path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 && S_ISREG(opened.st_mode) &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* What a killed program left: a temporary file whose lock nobody has. */
+static void remove_left(const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_still(fd, path)) {
+            unlink(path);
+        }
+        close(fd);
+    }
+}
+
+/* A new file with a lock; -1 and errno: there is none of that name. Another program may take it for left before the lock is there; a file system without locks does without. */
+static int create_locked(const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 && ((flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) || !is_still(fd, path))) {
+        close(fd);
+        errno = EEXIST;
+        return -1;
+    }
+    return fd;
+}
+
 /* `old`: the file that will be replaced, whose permissions the new one gets; NULL: there is none. */
 static ckpt_code open_beside(ckpt_file *file, const struct stat *old, ckpt_err *err)
 {
-    for (int attempt = 0; file->fd < 0 && attempt < 100; attempt++) {
-        file->beside = ckpt_arena_format(&file->arena, "%s.%ld-%d.part", file->target, (long)getpid(), attempt);
+    enum { LOOKED_AT = 16, ATTEMPTS = 1000 }; /* several programs may write one file at the same time */
+    for (int i = 0; i < LOOKED_AT; i++) {
+        const ckpt_mark mark = ckpt_arena_mark(&file->arena);
+        const char *const name = temporary_name(file, i);
+        if (name == NULL) {
+            return no_memory(file->name, err);
+        }
+        remove_left(name);
+        ckpt_arena_rewind(&file->arena, mark);
+    }
+    for (int i = 0; file->fd < 0 && i < ATTEMPTS; i++) {
+        file->beside = temporary_name(file, i);
         if (file->beside == NULL) {
             return no_memory(file->name, err);
         }
-        file->fd = open(file->beside, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        file->fd = create_locked(file->beside);
         if (file->fd < 0 && errno != EEXIST) {
             break;
         }
@@ -172,6 +223,9 @@ static ckpt_code open_file(ckpt_file *file, const char *path, ckpt_err *err)
         file->name = "standard output";
         file->fd = STDOUT_FILENO;
         return CKPT_OK;
+    }
+    if (path[0] == '\0') {
+        return CKPT_FAIL(err, CKPT_IO, "cannot write: the name of the file is empty");
     }
     file->name = file->target = ckpt_arena_text(&file->arena, path);
     if (file->name == NULL) {
@@ -239,14 +293,14 @@ ckpt_code ckpt_file_end(ckpt_file *file, bool keep, ckpt_err *err)
     if (keep && file->beside != NULL && fsync(file->fd) != 0) {
         code = failed(file, err);
     }
-    if (file->fd >= 0 && file->target != NULL && close(file->fd) != 0 && keep && code == CKPT_OK) {
-        code = failed(file, err);
-    }
     if (file->beside != NULL && keep && code == CKPT_OK && rename(file->beside, file->target) != 0) {
         code = failed(file, err);
     }
     if (file->beside != NULL && (!keep || code != CKPT_OK)) {
         unlink(file->beside);
+    }
+    if (file->fd >= 0 && file->target != NULL && close(file->fd) != 0 && keep && code == CKPT_OK) { /* ends the lock */
+        code = failed(file, err);
     }
     ckpt_arena_fini(&file->arena);
     ckpt_memory_put(file);
@@ -305,29 +359,101 @@ ckpt_code ckpt_file_end_text(ckpt_text *text, ckpt_code code, ckpt_err *err)
     return code != CKPT_OK ? code : end;
 }
 
-ckpt_code ckpt_file_probe(const char *path, ckpt_err *err)
+/* Where a file that is not there would be made: its folder, and its name in it. Links are followed to where they lead. */
+typedef struct place {
+    struct stat folder;
+    char path[4096];
+    const char *name; /* in `path` */
+} place;
+
+static bool find_place(const char *path, place *p)
+{
+    enum { LINKS_MAX = 40 };
+    char target[sizeof p->path];
+    const size_t length = strlen(path);
+    if (length >= sizeof p->path) {
+        return false;
+    }
+    memcpy(p->path, path, length + 1);
+    for (int links = 0; links < LINKS_MAX; links++) {
+        const ssize_t count = readlink(p->path, target, sizeof target - 1);
+        const char *const slash = strrchr(p->path, '/');
+        const size_t kept = count > 0 && target[0] != '/' && slash != NULL ? (size_t)(slash - p->path) + 1 : 0;
+        if (count <= 0 || kept + (size_t)count >= sizeof p->path) {
+            break;
+        }
+        memcpy(p->path + kept, target, (size_t)count);
+        p->path[kept + (size_t)count] = '\0';
+    }
+    char *const slash = strrchr(p->path, '/');
+    p->name = slash != NULL ? slash + 1 : p->path;
+    if (slash == NULL || slash == p->path) {
+        return stat(slash == NULL ? "." : "/", &p->folder) == 0;
+    }
+    *slash = '\0';
+    return stat(p->path, &p->folder) == 0;
+}
+
+bool ckpt_file_same(const char *a, const char *b)
+{
+    struct stat one, other;
+    place here, there;
+    if (a == NULL || b == NULL || strcmp(a, "-") == 0 || strcmp(b, "-") == 0) {
+        return false;
+    }
+    const bool is = stat(a, &one) == 0, other_is = stat(b, &other) == 0;
+    if (is || other_is) {
+        return is && other_is && S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+    }
+    return find_place(a, &here) && find_place(b, &there) && here.folder.st_dev == there.folder.st_dev &&
+           here.folder.st_ino == there.folder.st_ino && strcmp(here.name, there.name) == 0;
+}
+
+/* A device takes no bytes at once, or says why it takes none. */
+static ckpt_code probe_device(const char *path, ckpt_err *err)
+{
+    const int fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    const bool takes = fd >= 0 && write(fd, "", 0) == 0;
+    const int reason = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return takes ? CKPT_OK : CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", path, strerror(reason));
+}
+
+/* Do so many bytes find room on the file's disk, beside an older file of that name, and may a file have so many? */
+static ckpt_code probe_room(const ckpt_file *file, ckpt_bytes bytes, ckpt_err *err)
+{
+    struct statvfs disk;
+    struct rlimit limit;
+    char wanted[CKPT_UNITS_TEXT], there[CKPT_UNITS_TEXT];
+    const uintmax_t size = (uintmax_t)bytes;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur) {
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: it will have %s, and files may have %s (ulimit -f)",
+                         file->name, ckpt_bytes_show(bytes, wanted),
+                         ckpt_bytes_show((ckpt_bytes)limit.rlim_cur, there));
+    }
+    if (fstatvfs(file->fd, &disk) == 0 && disk.f_frsize > 0 && size / disk.f_frsize >= disk.f_bavail) {
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: it will have %s, and the disk has %s left", file->name,
+                         ckpt_bytes_show(bytes, wanted),
+                         ckpt_bytes_show((ckpt_bytes)(disk.f_bavail * disk.f_frsize), there));
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_file_probe(const char *path, ckpt_bytes bytes, ckpt_err *err)
 {
     struct stat status;
     if (lstat(path, &status) == 0 && (stat(path, &status) != 0 || !S_ISREG(status.st_mode))) {
         if (S_ISDIR(status.st_mode)) {
             return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", path, strerror(EISDIR));
         }
-        return CKPT_OK; /* opening a pipe would signal its end to the reader, and a dangling link would create a file */
+        /* opening a pipe would signal its end to the reader, and a dangling link would create a file */
+        return S_ISCHR(status.st_mode) ? probe_device(path, err) : CKPT_OK;
     }
     ckpt_file *file = NULL;
     CKPT_TRY(ckpt_file_begin(path, &file, err));
-    return ckpt_file_end(file, false, err);
-}
-
-bool ckpt_file_same(const char *a, const char *b)
-{
-    struct stat one, other;
-    if (a == NULL || b == NULL || strcmp(a, "-") == 0 || strcmp(b, "-") == 0) {
-        return false;
-    }
-    const bool is = stat(a, &one) == 0, there = stat(b, &other) == 0;
-    if (!is || !there) {
-        return is == there && strcmp(a, b) == 0;
-    }
-    return S_ISREG(one.st_mode) && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+    const ckpt_code code = bytes > 0 && file->beside != NULL ? probe_room(file, bytes, err) : CKPT_OK;
+    const ckpt_code end = ckpt_file_end(file, false, err);
+    return code != CKPT_OK ? code : end;
 }

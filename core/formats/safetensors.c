@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
 #include "core/base/names.h"
 #include "core/json/json_member.h"
 #include "core/json/json_write.h"
@@ -437,6 +438,16 @@ void ckpt_safetensors_close(ckpt_safetensors *tensors)
     }
     ckpt_arena_fini(&tensors->arena);
     ckpt_memory_put(tensors);
+}
+
+bool ckpt_safetensors_reads(const ckpt_safetensors *tensors, const char *path)
+{
+    for (int i = 0; i < tensors->shard_count; i++) {
+        if (ckpt_file_same(path, tensors->shard[i].path)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int ckpt_safetensors_count(const ckpt_safetensors *tensors)

@@ -40,6 +40,9 @@ int ckpt_safetensors_count(const ckpt_safetensors *tensors);
 const ckpt_safetensor *ckpt_safetensors_at(const ckpt_safetensors *tensors, int i); /* by file, and there by offset */
 int ckpt_safetensors_find(const ckpt_safetensors *tensors, const char *name);       /* -1: not there */
 
+/* Is `path` one of the files? */
+bool ckpt_safetensors_reads(const ckpt_safetensors *tensors, const char *path);
+
 /* "[3, 4]" of a tensor into `text` (CKPT_SHAPE_TEXT bytes), given back. */
 const char *ckpt_safetensor_shape(const ckpt_safetensor *tensor, char *text);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "core/base/file.h"
 #include "executor/data/data_impl.h"
@@ -166,6 +167,13 @@ bool ckpt_data_reads(const ckpt_data *data, const char *path)
 {
     for (int i = 0; data != NULL && i < data->file_count; i++) {
         if (ckpt_file_same(path, data->file[i].path)) {
+            return true;
+        }
+    }
+    struct stat is;
+    const bool pictures = data != NULL && data->folder.path != NULL && path != NULL && stat(path, &is) == 0;
+    for (int64_t i = 0; pictures && i < data->records; i++) {
+        if (ckpt_file_same(path, data->folder.path[i])) {
             return true;
         }
     }

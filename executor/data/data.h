@@ -59,7 +59,7 @@ ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data);
 enum { CKPT_DATA_ABOUT = 80 };
 const char *ckpt_data_about(const ckpt_data *data);
 
-/* Is `path` (NULL: none) one of the files that are mapped? NULL reads nothing. */
+/* Is `path` (NULL: none) one of the files that are read? `data` NULL reads nothing. */
 bool ckpt_data_reads(const ckpt_data *data, const char *path);
 
 /* The name of the file that is mapped at `address`; NULL: none. Reading behind the end of a file that has become

@@ -47,6 +47,20 @@ static ckpt_code find_sections(const ckpt_program *program, ckpt_arena *out, ckp
     return CKPT_OK;
 }
 
+ckpt_code ckpt_state_bytes(const ckpt_program *program, ckpt_bytes *state, ckpt_bytes *weights, ckpt_err *err)
+{
+    ckpt_arena scratch;
+    ckpt_arena_init(&scratch);
+    ckpt_whole whole[SAVED_SECTIONS];
+    const ckpt_code code = find_sections(program, &scratch, whole, err);
+    for (int i = 0; code == CKPT_OK && i < SAVED_SECTIONS; i++) {
+        *state = (i > 0 ? *state : TAIL) + whole[i].bytes;
+        *weights = saved_section[i] == CKPT_SECTION_WEIGHTS ? whole[i].bytes : *weights;
+    }
+    ckpt_arena_fini(&scratch);
+    return code;
+}
+
 /* A file that is being written, by rank 0 alone. */
 typedef struct writing {
     ckpt_file *file;

@@ -27,6 +27,10 @@ CKPT_MUST_USE ckpt_code ckpt_state_write(const ckpt_program *program, const ckpt
 CKPT_MUST_USE ckpt_code ckpt_state_read(const ckpt_program *program, const char *path, bool to_train,
                                         ckpt_progress *progress, ckpt_err *err);
 
+/* ckpt_executor_state_bytes. */
+CKPT_MUST_USE ckpt_code ckpt_state_bytes(const ckpt_program *program, ckpt_bytes *state, ckpt_bytes *weights,
+                                         ckpt_err *err);
+
 /* The first line of a state file, its newline included. Errors: CKPT_NO_MEMORY, CKPT_OVERFLOW. */
 CKPT_MUST_USE ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress *progress,
                                               ckpt_text *text, ckpt_err *err);

@@ -169,6 +169,11 @@ static ckpt_code read_place(const ckpt_weights *w, const place *at, const ckpt_t
     return code;
 }
 
+bool ckpt_weights_reads(const ckpt_weights *weights, const char *path)
+{
+    return ckpt_safetensors_reads(weights->files, path);
+}
+
 ckpt_code ckpt_weights_param(const ckpt_weights *weights, int node, int k, float *to, ckpt_err *err)
 {
     const int owner = owner_of(weights->network, node, k);

@@ -21,6 +21,9 @@ CKPT_MUST_USE ckpt_code ckpt_weights_open_bytes(const ckpt_network *network, con
                                                 size_t length, ckpt_weights **weights, ckpt_err *err);
 void ckpt_weights_close(ckpt_weights *weights); /* NULL is fine */
 
+/* Is `path` one of the files that are read? */
+bool ckpt_weights_reads(const ckpt_weights *weights, const char *path);
+
 /* Parameter or statistic k of a node as the network has it: `to` has room for all its elements. */
 CKPT_MUST_USE ckpt_code ckpt_weights_param(const ckpt_weights *weights, int node, int k, float *to, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_weights_statistic(const ckpt_weights *weights, int node, int k, float *to, ckpt_err *err);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "core/base/memory.h"
 #include "core/base/status.h"
 #include "core/base/units.h"
 #include "core/base/version.h"
@@ -49,6 +50,26 @@ typedef struct ckpt_cli_field {
 
 /* Keeps the value where the table says. -1: no such row; 0: done; 2: a usage error, and one line is on stderr. */
 int ckpt_cli_keep(const ckpt_cli *cli, const ckpt_cli_field *field, size_t count, const char *name, const char *value);
+
+/* A file that the command line names. */
+typedef struct ckpt_cli_file {
+    const char *option; /* "--plan", "the model": for messages */
+    const char *path;   /* NULL: not given; "-": standard input or output */
+    bool written;
+    bool unprobed;        /* written by another process, or in place: whether it can be written is found out there */
+    ckpt_bytes bytes;     /* that will be written; 0: unknown */
+    const char *replaces; /* the option whose file it may replace, as a state the one that it continues; NULL: none */
+    bool (*reads)(const void *what, const char *path); /* not NULL: an input of several files: is `path` one of them? */
+    const void *what;
+} ckpt_cli_file;
+
+/* Before anything is written: no output takes the place of what is read or of another output, whatever names and links
+ * lead there, and every output can be written. Errors: CKPT_BAD_INPUT, those of ckpt_file_probe. */
+CKPT_MUST_USE ckpt_code ckpt_cli_check_files(const ckpt_cli_file *file, int count, ckpt_err *err);
+
+/* The file of a pipeline stage: "plans/a.stage-2.json" of "plans/a.json" and 2. NULL gives NULL. Errors: CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_cli_stage_file(const char *path, int stage, ckpt_arena *out, const char **name,
+                                            ckpt_err *err);
 
 /* Print "program: message" on stderr and give the exit code for it. */
 int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err);

@@ -206,6 +206,13 @@ static ckpt_code print_text(const ckpt_cli *cli, const ckpt_compare_report *repo
     return ckpt_file_write_text("-", &text, err);
 }
 
+/* The file that GitHub shows; NULL: there is none. */
+static const char *summary_path(void)
+{
+    const char *const path = getenv("GITHUB_STEP_SUMMARY");
+    return path != NULL && path[0] != '\0' ? path : NULL;
+}
+
 /* GitHub shows nothing of a summary above 1 MiB. */
 static ckpt_code add_summary(const ckpt_compare_report *report, const char *path, ckpt_err *err)
 {
@@ -234,8 +241,8 @@ static ckpt_code add_summary(const ckpt_compare_report *report, const char *path
 /* GitHub's runner reads commands from both streams: they go to the one without a report. */
 static ckpt_code tell_github(const ckpt_compare_report *report, bool stdout_taken, ckpt_err *err)
 {
-    const char *const path = getenv("GITHUB_STEP_SUMMARY");
-    if (path != NULL && path[0] != '\0') {
+    const char *const path = summary_path();
+    if (path != NULL) {
         CKPT_TRY(add_summary(report, path, err));
     } else {
         fprintf(stderr, "ckpt-compare: GITHUB_STEP_SUMMARY is not set: no summary is written\n");
@@ -260,11 +267,31 @@ static ckpt_code list_metrics(ckpt_err *err)
     return ckpt_file_write_text("-", &text, err);
 }
 
+static ckpt_code check_files(const request *want, ckpt_arena *arena, ckpt_err *err)
+{
+    int count = 0;
+    ckpt_cli_file *const file = CKPT_NEW(arena, ckpt_cli_file, want->file_count + want->output_count + 1);
+    if (file == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d files", want->file_count);
+    }
+    for (int i = 0; i < want->file_count; i++) {
+        file[count++] = (ckpt_cli_file){i == 0 ? "BASE" : "NEW", .path = want->file[i]};
+    }
+    if (want->github) {
+        file[count++] = (ckpt_cli_file){"GITHUB_STEP_SUMMARY", summary_path(), .written = true, .unprobed = true};
+    }
+    for (int i = 0; i < want->output_count; i++) {
+        file[count++] = (ckpt_cli_file){"-o", want->output[i].path, .written = true};
+    }
+    return ckpt_cli_check_files(file, count, err);
+}
+
 static ckpt_code compare(const ckpt_cli *cli, request *want, ckpt_arena *arena, int *status, ckpt_err *err)
 {
     if (want->list) {
         return list_metrics(err);
     }
+    CKPT_TRY(check_files(want, arena, err));
     ckpt_compare_file *const file = CKPT_NEW(arena, ckpt_compare_file, want->file_count);
     const ckpt_compare_report *report = NULL;
     if (file == NULL) {

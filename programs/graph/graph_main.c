@@ -255,12 +255,23 @@ static ckpt_code show(const request *want, const ckpt_graph *graph, const ckpt_p
     return ckpt_graph_draw(graph, plan, want->format, want->fold, text, err);
 }
 
+static ckpt_code check_files(const request *want, ckpt_err *err)
+{
+    const ckpt_cli_file file[] = {{"the model", .path = want->input},
+                                  {"--plan", .path = want->plan},
+                                  {"--profile", .path = want->asked.profile.name},
+                                  {"--device", .path = want->asked.device.name},
+                                  {"-o", want->output, .written = true}};
+    return ckpt_cli_check_files(file, sizeof file / sizeof *file, err);
+}
+
 static ckpt_code work(const request *want, ckpt_arena *arena, ckpt_err *err)
 {
     const ckpt_graph *graph = NULL;
     ckpt_plan *plan = NULL;
     const ckpt_graph_types *types = NULL;
     ckpt_text text;
+    CKPT_TRY(check_files(want, err));
     CKPT_TRY(want->plan != NULL ? ckpt_plan_read(want->plan, arena, &plan, err) : CKPT_OK);
     CKPT_TRY(read_graph(want, plan, arena, &graph, &types, err));
     CKPT_TRY(plan != NULL ? ckpt_plan_bind(plan, graph, err) : CKPT_OK);

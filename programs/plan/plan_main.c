@@ -374,9 +374,39 @@ static ckpt_code answer_packing(ckpt_job *j, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Plan and trace; of pipeline stages those of each. */
+static ckpt_code check_files(const ckpt_job *j, ckpt_err *err)
+{
+    const ckpt_request *const r = j->request;
+    const ckpt_cli_file read[] = {{"the model", .path = r->input},
+                                  {"--profile", .path = r->asked.profile.name},
+                                  {"--device", .path = r->asked.device.name},
+                                  {"--start", .path = r->asked.start.name},
+                                  {"--pack", .path = r->pack}};
+    enum { READ = sizeof read / sizeof *read };
+    const bool staged = ckpt_options_staged(&r->asked);
+    const int stages = staged ? r->asked.scheme.stages : 1;
+    ckpt_cli_file *const file = CKPT_NEW(j->out, ckpt_cli_file, READ + 2 * stages);
+    if (file == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the names of %d stages", stages);
+    }
+    memcpy(file, read, sizeof read);
+    for (int s = 0; s < stages; s++) {
+        ckpt_cli_file *const output = &file[READ + 2 * s], *const trace = output + 1;
+        *output = (ckpt_cli_file){"-o", r->output, .written = true};
+        *trace = (ckpt_cli_file){"--trace", r->trace, .written = true};
+        if (staged) {
+            CKPT_TRY(ckpt_cli_stage_file(r->output, s, j->out, &output->path, err));
+            CKPT_TRY(ckpt_cli_stage_file(r->trace, s, j->out, &trace->path, err));
+        }
+    }
+    return ckpt_cli_check_files(file, READ + 2 * stages, err);
+}
+
 static ckpt_code candidates(ckpt_job *j, ckpt_err *err)
 {
     const ckpt_request *const r = j->request;
+    CKPT_TRY(check_files(j, err));
     CKPT_TRY(ckpt_job_options(j, err));
     if (r->question == CKPT_ASK_PACKING) {
         catch_signals();

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
 #include "core/base/text.h"
 #include "libckpt/scheme_options.h"
 #include "planner/api/planner.h"
@@ -152,12 +151,6 @@ static int check_pack(const ckpt_cli *cli, const ckpt_request *r)
 static int check_output(const ckpt_cli *cli, const ckpt_request *r)
 {
     const bool plan_there = ckpt_on_stdout(r->output) || ckpt_on_stdout(r->trace);
-    const char *const read[] = {r->input, r->asked.profile.name, r->asked.device.name, r->output};
-    for (size_t i = 0; i < sizeof read / sizeof read[0]; i++) {
-        if ((read[i] != r->output && ckpt_file_same(r->output, read[i])) || ckpt_file_same(r->trace, read[i])) {
-            return ckpt_cli_usage(cli, "%s would be replaced: -o and --trace want files of their own", read[i]);
-        }
-    }
     if (r->question == CKPT_ASK_SWEEP) {
         const bool file = r->output != NULL && !ckpt_on_stdout(r->output);
         if (file && !ckpt_ends_with(r->output, ".csv") && !ckpt_ends_with(r->output, ".json")) {

@@ -13,21 +13,6 @@ typedef struct stage {
     ckpt_plan *plan;
 } stage;
 
-/* "plans/a.json" of stage 2: "plans/a.stage-2.json". NULL gives NULL. Errors: CKPT_NO_MEMORY. */
-static ckpt_code name_file(const char *path, int number, ckpt_arena *out, const char **name, ckpt_err *err)
-{
-    if (path == NULL) {
-        *name = NULL;
-        return CKPT_OK;
-    }
-    const char *const slash = strrchr(path, '/');
-    const char *const base = slash != NULL ? slash + 1 : path;
-    const char *const dot = strrchr(base, '.');
-    const char *const end = dot != NULL && dot != base ? dot : path + strlen(path);
-    *name = ckpt_arena_format(out, "%.*s.stage-%d%s", (int)(end - path), path, number, end);
-    return *name != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "name of a file");
-}
-
 /* The budget of one stage: its part of "6GB,5GB,50%", or all of "6GB". */
 static ckpt_code find_budget(const ckpt_request *r, int number, ckpt_arena *out, const char **budget, ckpt_err *err)
 {
@@ -59,7 +44,7 @@ static ckpt_code plan_stage(ckpt_job *j, stage *all, int number, ckpt_err *err)
     s->request.asked.scheme.stage = number;
     s->request.asked.stage_given = true;
     CKPT_TRY(find_budget(j->request, number, j->out, &s->request.asked.budget, err));
-    CKPT_TRY(name_file(j->request->output, number, j->out, &s->request.output, err));
+    CKPT_TRY(ckpt_cli_stage_file(j->request->output, number, j->out, &s->request.output, err));
     s->request.trace = NULL; /* on the clock of all stages, if they are planned */
     s->job = *j;
     s->job.request = &s->request;
@@ -181,7 +166,7 @@ static ckpt_code simulate(const ckpt_job *j, const stage *all, ckpt_pipeline *pi
                    count);
     for (int s = 0; s < count && j->request->trace != NULL; s++) {
         const char *name = NULL;
-        CKPT_TRY(name_file(j->request->trace, s, j->out, &name, err));
+        CKPT_TRY(ckpt_cli_stage_file(j->request->trace, s, j->out, &name, err));
         CKPT_TRY(ckpt_job_trace(&all[s].job, pipeline->stage[s].trace, name, err));
     }
     return CKPT_OK;

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/file.h"
-
 #ifdef CKPT_HAVE_CUPTI
 extern char **environ;
 
@@ -158,7 +156,6 @@ static ckpt_code record(const ckpt_command *command, void (*note)(const char *li
                         ckpt_arena *arena, ckpt_err *err)
 {
     const char *library = NULL, *folder = NULL;
-    CKPT_TRY(ckpt_file_probe(command->output, err)); /* before hours of work */
     if (given("CUDA_INJECTION64_PATH") != NULL) {
         return run_only(command, given("CUDA_INJECTION64_PATH"), note, ran, exit_code, arena, err);
     }

@@ -143,7 +143,6 @@ static ckpt_code measure_layers(const ckpt_profile_request *request, ckpt_device
     ckpt_bytes device_bytes = -1;
     CKPT_TRY(lower_model(request, device, arena, &lowered, err));
     CKPT_TRY(choose_roofline(request, device, arena, &options.roofline, err));
-    CKPT_TRY(ckpt_file_probe(request->output, err)); /* before minutes of measuring */
     CKPT_TRY(open_recorder(request, device, recorder, &device_bytes, err));
     options.recorder = *recorder;
     ckpt_profile *profile = NULL;
@@ -229,7 +228,6 @@ static ckpt_code import_file(const ckpt_profile_request *request, ckpt_arena *ar
     ckpt_import_kind kind = CKPT_IMPORT_CHROME;
     ckpt_trace *trace = NULL;
     CKPT_TRY(ckpt_import_recognise(request->import, &kind, err));
-    CKPT_TRY(ckpt_file_probe(request->output, err));
     if (kind == CKPT_IMPORT_EXECUTION) {
         return import_execution(request, arena, err);
     }
@@ -276,9 +274,23 @@ static int record_command(const ckpt_profile_request *request, const ckpt_cli *c
     return ran ? end_as(exit_code) : refused;
 }
 
+/* Before minutes of measuring, or hours of a command's work. */
+static ckpt_code check_files(const ckpt_profile_request *request, ckpt_err *err)
+{
+    const ckpt_cli_file file[] = {{"the model", .path = request->model},
+                                  {"--import", .path = request->import},
+                                  {"--times", .path = request->times},
+                                  {"--roofline", .path = request->roofline},
+                                  {"-o", request->output, .written = true}};
+    return ckpt_cli_check_files(file, sizeof file / sizeof *file, err);
+}
+
 static int work(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_arena *arena)
 {
     ckpt_err err = {0};
+    if (check_files(request, &err) != CKPT_OK) {
+        return ckpt_cli_fail(cli, &err);
+    }
     if (request->job == CKPT_PROFILE_COMMAND) {
         return record_command(request, cli);
     }

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/file.h"
 #include "programs/profile/profile_request_impl.h"
 #include "programs/profile/profile_steps.h"
 
@@ -65,12 +64,6 @@ static int settle(const ckpt_cli *cli, ckpt_profile_request *r)
     r->job = r->command != NULL ? CKPT_PROFILE_COMMAND : r->import != NULL ? CKPT_PROFILE_IMPORT : CKPT_PROFILE_LAYERS;
     if (r->output == NULL) { /* standard output is the command's */
         r->output = r->job == CKPT_PROFILE_COMMAND ? "ckpt-trace.json" : "-";
-    }
-    const char *const read[] = {r->model, r->import, r->times, r->roofline};
-    for (size_t i = 0; i < sizeof read / sizeof read[0]; i++) {
-        if (ckpt_file_same(r->output, read[i])) {
-            return ckpt_cli_usage(cli, "%s would be replaced: -o wants a file of its own", read[i]);
-        }
     }
     if (r->times != NULL && r->import == NULL) {
         return ckpt_cli_usage(cli, "--times belongs to --import of an ExecutionTrace");

@@ -60,6 +60,21 @@ static ckpt_code cannot_write(const char *path, ckpt_err *err)
     return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", path, strerror(errno));
 }
 
+static ckpt_code begin(ckpt_loss_log *log, bool goes_on, uint64_t step, float loss, ckpt_err *err)
+{
+    off_t end = 0;
+    setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
+    if (!goes_on) {
+        fputs(header, log->file);
+        return fflush(log->file) == 0 ? CKPT_OK : cannot_write(log->path, err);
+    }
+    CKPT_TRY(find_end(log, step, loss, &end, err));
+    if (fseeko(log->file, end, SEEK_SET) != 0 || ftruncate(fileno(log->file), end) != 0) {
+        return cannot_write(log->path, err);
+    }
+    return CKPT_OK;
+}
+
 ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed, uint64_t step, float loss,
                              ckpt_err *err)
 {
@@ -71,17 +86,12 @@ ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed,
     if (log->file == NULL) {
         return cannot_write(path, err);
     }
-    setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
-    if (!goes_on) {
-        fputs(header, log->file);
-        return CKPT_OK;
+    const ckpt_code code = begin(log, goes_on, step, loss, err);
+    if (code != CKPT_OK) {
+        fclose(log->file);
+        log->file = NULL;
     }
-    off_t end = 0;
-    CKPT_TRY(find_end(log, step, loss, &end, err));
-    if (fseeko(log->file, end, SEEK_SET) != 0 || ftruncate(fileno(log->file), end) != 0) {
-        return cannot_write(path, err);
-    }
-    return CKPT_OK;
+    return code;
 }
 
 void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss, double validation, double accuracy)

@@ -149,6 +149,43 @@ static ckpt_code resume(ckpt_training *training, ckpt_err *err)
     return CKPT_OK;
 }
 
+static bool data_reads(const void *data, const char *path)
+{
+    return ckpt_data_reads(data, path);
+}
+
+static bool weights_read(const void *weights, const char *path)
+{
+    return weights != NULL && ckpt_weights_reads(weights, path);
+}
+
+/* Before the training. A state may replace the one that it continues. Rank 0 writes all but traces. `weights`: of --init; NULL:
+ * they are not open. */
+static ckpt_code check_files(const ckpt_training *training, const ckpt_weights *weights, ckpt_err *err)
+{
+    const ckpt_train_options *const o = &training->options;
+    const bool other = training->rank > 0;
+    ckpt_bytes state = 0, exported = 0;
+    CKPT_TRY(ckpt_executor_state_bytes(training->executor, &state, &exported, err));
+    exported = o->export_dtype == CKPT_BFLOAT16 ? exported / 2 : exported;
+    const ckpt_cli_file file[] = {
+        {"the model", .path = o->model},
+        {"--plan", .path = o->plan},
+        {"--profile", .path = o->profile},
+        {"--init", .path = o->init},
+        {"--init", .reads = weights_read, .what = weights},
+        {"--resume", .path = o->resume},
+        {"--data", .reads = data_reads, .what = training->data},
+        {"--validate", .reads = data_reads, .what = training->validation},
+        {"--trace", training->trace_path, .written = true},
+        {"--log", o->log, .written = true, .unprobed = true},
+        {"--export", o->export, .written = true, .unprobed = other, .bytes = exported},
+        {"--reprofile", o->reprofile, .written = true, .unprobed = other},
+        {"--save", o->save, .written = true, .unprobed = other, .bytes = state, .replaces = "--resume"},
+        {"--save-best", o->save_best, .written = true, .unprobed = other, .bytes = state, .replaces = "--resume"}};
+    return ckpt_cli_check_files(file, sizeof file / sizeof *file, err);
+}
+
 /* All of the file is looked at before the device's memory is filled from it. */
 static ckpt_code init(ckpt_training *training, ckpt_err *err)
 {
@@ -158,73 +195,29 @@ static ckpt_code init(ckpt_training *training, ckpt_err *err)
     ckpt_arena_init(&scratch);
     ckpt_code code = ckpt_onnx_weights(training->lowered->network, options->init, options->set, options->set_count,
                                        &scratch, &weights, err);
+    code = code == CKPT_OK ? check_files(training, weights, err) : code;
     code = code == CKPT_OK ? ckpt_executor_weights_set(training->executor, weights, err) : code;
     ckpt_weights_close(weights);
     ckpt_arena_fini(&scratch);
     return code;
 }
 
-/* What is written must replace neither what is read nor another output; a state may replace the one that it continues. */
-static ckpt_code check_outputs(const ckpt_training *training, ckpt_err *err)
-{
-    enum { OUTPUT = 5, STATE = 9 }; /* the first of them */
-    const ckpt_train_options *const o = &training->options;
-    const struct {
-        const char *option, *path;
-    } file[] = {{"the model", o->model}, {"--plan", o->plan},          {"--profile", o->profile},
-                {"--init", o->init},     {"--resume", o->resume},      {"--trace", training->trace_path},
-                {"--log", o->log},       {"--export", o->export},      {"--reprofile", o->reprofile},
-                {"--save", o->save},     {"--save-best", o->save_best}};
-    for (size_t w = OUTPUT; w < sizeof file / sizeof file[0]; w++) {
-        const char *of = ckpt_data_reads(training->data, file[w].path)         ? "--data"
-                         : ckpt_data_reads(training->validation, file[w].path) ? "--validate"
-                                                                               : NULL;
-        for (size_t r = 0; r < w; r++) {
-            const bool continues = w >= STATE && file[r].path == o->resume;
-            of = !continues && ckpt_file_same(file[w].path, file[r].path) ? file[r].option : of;
-        }
-        if (of != NULL) {
-            return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: %s would replace the file of %s", file[w].path, file[w].option,
-                             of);
-        }
-    }
-    return CKPT_OK;
-}
-
-/* Finds out before the training whether files can be written. Rank 0 has state and log. */
-static ckpt_code probe(ckpt_training *training, ckpt_err *err)
+/* Logs, which rank 0 writes from here on. */
+static ckpt_code open_logs(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
-    CKPT_TRY(check_outputs(training, err));
-    if (training->trace_path != NULL) {
-        CKPT_TRY(ckpt_file_probe(training->trace_path, err));
-    }
-    if (training->rank > 0) {
-        return CKPT_OK;
-    }
-    if (options->save != NULL) {
-        CKPT_TRY(ckpt_file_probe(options->save, err));
-    }
-    if (options->save_best != NULL) {
-        CKPT_TRY(ckpt_file_probe(options->save_best, err));
-    }
-    if (options->reprofile != NULL) {
-        CKPT_TRY(ckpt_file_probe(options->reprofile, err));
-    }
-    if (options->tensorboard != NULL) {
-        CKPT_TRY(ckpt_event_log_open(&training->events, options->tensorboard, err));
-    }
     if (options->export != NULL && training->plan->scheme.stages > 1) {
         return CKPT_FAIL(
             err, CKPT_BAD_INPUT,
             "--export: pipeline stages have the weights on several ranks: --save a state and --resume it on one");
     }
-    if (options->export != NULL) {
-        CKPT_TRY(ckpt_file_probe(options->export, err));
+    if (training->rank == 0 && options->log != NULL) {
+        CKPT_TRY(ckpt_loss_log_open(&training->log, options->log, options->resume != NULL, training->first_step,
+                                    ckpt_executor_loss(training->executor), err));
     }
-    return options->log == NULL ? CKPT_OK
-                                : ckpt_loss_log_open(&training->log, options->log, options->resume != NULL,
-                                                     training->first_step, ckpt_executor_loss(training->executor), err);
+    return training->rank == 0 && options->tensorboard != NULL
+               ? ckpt_event_log_open(&training->events, options->tensorboard, err)
+               : CKPT_OK;
 }
 
 ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ckpt_err *err)
@@ -245,5 +238,6 @@ ckpt_code ckpt_train_open_files(ckpt_training *training, const ckpt_cli *cli, ck
     CKPT_TRY(ckpt_train_find_trace(training, err));
     CKPT_TRY(open_trace(training, cli, err));
     CKPT_TRY(ckpt_train_open_times(training, err));
-    return probe(training, err);
+    CKPT_TRY(check_files(training, NULL, err));
+    return open_logs(training, err);
 }

@@ -45,33 +45,21 @@ ckpt_code ckpt_train_agree(ckpt_training *training, ckpt_code code, ckpt_err *er
     return CKPT_OK;
 }
 
-/* "plan.stage-2.json" for "plan.json". */
-static const char *stage_path(ckpt_arena *arena, const char *path, int stage)
-{
-    const char *const slash = strrchr(path, '/'), *const name = slash != NULL ? slash + 1 : path;
-    const char *const dot = strrchr(name, '.');
-    const int length = (int)(dot != NULL && dot > name ? (size_t)(dot - path) : strlen(path));
-    return ckpt_arena_format(arena, "%.*s.stage-%d%s", length, path, stage, path + length);
-}
-
 ckpt_code ckpt_train_find_plan(ckpt_training *training, ckpt_err *err)
 {
     const char **const path = &training->options.plan;
     if (access(*path, F_OK) == 0) {
         return CKPT_OK;
     }
-    const char *const first = stage_path(&training->arena, *path, 0);
-    if (first == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a plan's name");
-    }
+    const char *first = NULL;
+    CKPT_TRY(ckpt_cli_stage_file(*path, 0, &training->arena, &first, err));
     if (access(first, F_OK) != 0) {
         return CKPT_OK; /* neither file exists: reading --plan reports it */
     }
     ckpt_plan *plan = NULL; /* every stage's file knows the number of stages */
     CKPT_TRY(ckpt_plan_read(first, &training->arena, &plan, err));
     const int stages = plan->scheme.stages > 0 ? plan->scheme.stages : 1;
-    *path = stage_path(&training->arena, *path, training->rank % stages);
-    return *path != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a plan's name");
+    return ckpt_cli_stage_file(*path, training->rank % stages, &training->arena, path, err);
 }
 
 static ckpt_code refuse_world(const ckpt_training *training, int wanted, const ckpt_cli *cli, ckpt_err *err)
@@ -205,8 +193,9 @@ ckpt_code ckpt_train_find_trace(ckpt_training *training, ckpt_err *err)
     if (stages > 1 && ckpt_train_is_dash(path)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "--trace - is one trace, and there are those of %d stages", stages);
     }
-    training->trace_path = stages > 1 ? stage_path(&training->arena, path, training->rank) : path;
-    return training->trace_path != NULL ? CKPT_OK : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace's name");
+    training->trace_path = path;
+    return stages > 1 ? ckpt_cli_stage_file(path, training->rank, &training->arena, &training->trace_path, err)
+                      : CKPT_OK;
 }
 
 ckpt_code ckpt_train_stop_together(ckpt_training *training, bool *stop, ckpt_err *err)

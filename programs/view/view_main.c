@@ -284,10 +284,21 @@ static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ck
     return ckpt_view_draw(in->trace, in->count, want->format, &want->view, text, err);
 }
 
+static ckpt_code check_files(const request *want, ckpt_err *err)
+{
+    ckpt_cli_file file[INPUTS + 1];
+    for (int i = 0; i < want->count; i++) {
+        file[i] = (ckpt_cli_file){"what is drawn", .path = want->path[i]};
+    }
+    file[want->count] = (ckpt_cli_file){"-o", want->output, .written = true};
+    return ckpt_cli_check_files(file, want->count + 1, err);
+}
+
 static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_err *err)
 {
     inputs in = {.curve = NULL};
     ckpt_text text;
+    CKPT_TRY(check_files(want, err));
     CKPT_TRY(read_all(want, arena, &in, err));
     CKPT_TRY(ckpt_file_begin_text(want->output, &text, err));
     const ckpt_code code = draw(want, &in, &text, err);

@@ -40,8 +40,8 @@ while [ $status != 0 ]; do
     wait $pid 2>/dev/null || status=$?
     [ $status = 0 ] || [ $status = 137 ] || fail "run $rounds: exit $status: $(tail -1 said)"
     [ -z "$(find . -name 'killed.state?*')" ] || torn=$((torn + 1)) # a temporary file: killed while writing
-    find . -name 'killed.state?*' -delete
 done
+[ -z "$(find . -name 'killed.state?*')" ] || fail "left of killed runs: $(ls)"
 [ $kills = $wanted ] || fail "only $kills kills before the end"
 field() { sed -n 's/^weights sha256 *//p' "$1"; }
 [ -n "$(field said)" ] && [ "$(field said)" = "$(field whole.txt)" ] || fail "weights: $(field said), wanted $(field whole.txt)"
@@ -69,7 +69,6 @@ for round in $(seq $pairs); do
     survived 1 $killed "the last state is pair.state"
     rows=$(wc -l <pair.csv)
     [ -z "$(find . -name 'pair.state?*')" ] || torn=$((torn + 1))
-    find . -name 'pair.state?*' -delete
 done
 on 2 "${pair[@]}" 1 --resume pair.state --json "$fork" >pair.json || fail "after the kills: $(cat ranks.all)"
 steps=$(($(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' pair.json) + 1))

@@ -70,8 +70,8 @@ refuse 2 "plan.json: --trace would replace the file of --plan" "${run[@]}" --pla
 refuse 2 "fast.json: --export would replace the file of the model" "${run[@]}" --plan plan.json --export fast.json
 refuse 2 "end.state: --log would replace the file of --resume" "${run[@]}" --plan plan.json --resume end.state --log end.state
 refuse 2 "new.state: --save-best would replace the file of --save" "${run[@]}" --plan plan.json --validate synthetic --save new.state --save-best new.state
-refuse 2 "fast.json would be replaced" "$plan" "${small[@]}" --budget 75% -o fast.json "$model"
-refuse 2 "fast.json would be replaced" "$bin_dir/ckpt-profile" "${small[@]}" -o fast.json "$model"
+refuse 2 "fast.json: -o would replace the file of the model" "$plan" "${small[@]}" --budget 75% -o fast.json "$model"
+refuse 2 "fast.json: -o would replace the file of the model" "$bin_dir/ckpt-profile" "${small[@]}" -o fast.json "$model"
 refuse 2 "events: cannot write: Is a directory" "${run[@]}" --plan plan.json --save events
 
 # Of an optimizer whose text is long, a message has the part that differs.

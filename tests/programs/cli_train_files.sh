@@ -44,7 +44,6 @@ steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' often.json)
 "${run[@]}" --steps $((steps + 1)) --resume often.state --log often.csv "$model" > /dev/null || fail "after many kills"
 "${run[@]}" --steps $((steps + 1)) --seed 4 --log alone.csv "$model" > /dev/null || fail "left alone"
 cmp often.csv alone.csv || fail "killed many times: other losses"
-rm -f often.state.*.part # what a kill in the middle of a write leaves
 
 # A state is of one model with its attributes, and of one set of data.
 refuse 2 "other data" "$train" "${small[@]}" --plan part.json --resume half.state "$model"
@@ -72,7 +71,8 @@ with open("crooked.json", "w") as crooked:
 PYTHON
 refuse 2 "multiple of 64" "$train" "${small[@]}" --plan crooked.json "$model"
 
-# A state that cannot be written is an error before the training; a pipe and a link are kept.
+# A target that cannot be written is an error before the training; a pipe and a link are kept.
+mkdir is-a-folder
 refuse 2 "no/such/folder" "${run[@]}" --save no/such/folder/x "$model"
 refuse 2 "needs a file" "${run[@]}" --save - "$model"
 refuse 2 "needs a file" "${run[@]}" --log - "$model"
@@ -89,13 +89,14 @@ for steps in 1 3; do # the first makes what the link names, the second replaces 
 done
 [ -L link.state ] || fail "--save replaced a link"
 cmp half.state linked-to.state || fail "another state came through the link"
-if [ -w /dev/full ]; then
-    "${run[@]}" --steps 1 --save /dev/full "$model" > /dev/null 2> full.err
-    code=$?
-    [ $code -eq 2 ] || fail "full disk: exit $code, wanted 2"
-    [ "$(wc -l < full.err)" -eq 1 ] || fail "full disk: $(cat full.err)"
-    grep -q "No space" full.err || fail "full disk: $(cat full.err)"
-fi
+
+# So is what will not fit; nothing is on standard output, where a training says that it begins.
+for option in save log trace export reprofile; do
+    refuse 2 "--$option: cannot write: the name of the file is empty" "${run[@]}" --$option "" "$model"
+    refuse 2 "is-a-folder: cannot write: Is a directory" "${run[@]}" --$option is-a-folder "$model"
+    [ ! -w /dev/full ] || refuse 2 "/dev/full: cannot write: No space" "${run[@]}" --$option /dev/full "$model"
+done
+(ulimit -f 64 && refuse 2 "x.state: cannot write: it will have .* kB, and files may have 65.5 kB (ulimit -f)" "${run[@]}" --save x.state "$model") || exit 1
 
 # The trace on standard output is alone there.
 "${run[@]}" --steps 1 --trace - "$model" > trace.json || fail "--trace -"

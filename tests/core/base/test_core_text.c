@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -231,25 +232,94 @@ static void test_what_is_thrown_away_leaves_nothing(void **state)
     CHECK_OK(ckpt_file_begin(ckpt_work_file("core_text/pieces/gone"), &file, &err), err);
     CHECK_OK(ckpt_file_add(file, "x", 1, &err), err);
     CHECK_OK(ckpt_file_end(file, false, &err), err);
-    CHECK_OK(ckpt_file_probe(ckpt_work_file("core_text/pieces/probed"), &err), err);
-    CHECK_OK(ckpt_file_probe(path, &err), err);
+    CHECK_OK(ckpt_file_probe(ckpt_work_file("core_text/pieces/probed"), 0, &err), err);
+    CHECK_OK(ckpt_file_probe(path, 0, &err), err);
     check_holds(path, "new");
-    CHECK_OK(ckpt_file_probe("/dev/full", &err), err);
+    CHECK_OK(ckpt_file_probe("/dev/null", 0, &err), err);
     unlink(link);
     assert_int_equal(symlink("pieces/not-yet", link), 0);
-    CHECK_OK(ckpt_file_probe(link, &err), err);
+    CHECK_OK(ckpt_file_probe(link, 0, &err), err);
     CHECK(ckpt_file_same(path, path) && !ckpt_file_same(path, link), "one file, and a link to nothing");
+    CHECK(ckpt_file_same(link, ckpt_work_file("core_text/pieces/not-yet")), "a link to nothing, and what it names");
     unlink(link);
     assert_int_equal(symlink("pieces.txt", link), 0);
     CHECK(ckpt_file_same(path, link) && ckpt_file_same(link, path), "a file and a link to it");
     CHECK(ckpt_file_same("not-yet", "not-yet") && !ckpt_file_same("not-yet", "nor-this"), "files that are not there");
+    CHECK(ckpt_file_same("./not-yet", "not-yet") && ckpt_file_same("/not-yet", "//not-yet") &&
+              ckpt_file_same(ckpt_work_file("core_text/pieces/../not-yet"), ckpt_work_file("core_text/not-yet")) &&
+              !ckpt_file_same(ckpt_work_file("core_text/pieces/not-yet"), ckpt_work_file("core_text/not-yet")),
+          "files that are not there, by other names");
     CHECK(!ckpt_file_same("/dev/null", "/dev/null") && !ckpt_file_same("-", "-") && !ckpt_file_same(NULL, path),
           "what nothing replaces");
     unlink(link);
     ckpt_err no_file = {0};
-    assert_int_equal(ckpt_file_probe(folder, &no_file), CKPT_IO); /* a folder is no file */
-    assert_int_equal(rmdir(folder), 0);                           /* nothing was left in it */
-    assert_int_equal(ckpt_file_probe(ckpt_work_file("core_text/no/such/folder"), &err), CKPT_IO);
+    assert_int_equal(ckpt_file_probe(folder, 0, &no_file), CKPT_IO); /* a folder is no file */
+    assert_int_equal(rmdir(folder), 0);                              /* nothing was left in it */
+    assert_int_equal(ckpt_file_probe(ckpt_work_file("core_text/no/such/folder"), 0, &err), CKPT_IO);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+/* What a killed program was writing goes with the next write of the same file; what another one is writing stays, and the
+ * last of them is there in the end, whole. */
+static void test_temporary_files_of_killed_programs_go(void **state)
+{
+    const char *const path = ckpt_work_file("core_text/shared.txt");
+    const char *const first = ckpt_work_file("core_text/shared.txt.ckpt-0.part");
+    const char *const second = ckpt_work_file("core_text/shared.txt.ckpt-1.part");
+    ckpt_err err = {0};
+    ckpt_file *slow = NULL, *fast = NULL;
+    write_ok(ckpt_work_file("core_text/shared.txt"), "old");
+    CHECK_OK(ckpt_file_begin(path, &slow, &err), err);
+    CHECK_OK(ckpt_file_add(slow, "the slow", 8, &err), err);
+    CHECK(is_there(first), "%s", first);
+    CHECK_OK(ckpt_file_begin(path, &fast, &err), err);
+    CHECK(is_there(first) && is_there(second), "two programs write the file");
+    CHECK_OK(ckpt_file_add(fast, "fast", 4, &err), err);
+    CHECK_OK(ckpt_file_end(fast, true, &err), err);
+    check_holds(path, "fast");
+    CHECK_OK(ckpt_file_add(slow, " one", 4, &err), err);
+    CHECK_OK(ckpt_file_end(slow, true, &err), err);
+    check_holds(path, "the slow one");
+    CHECK(!is_there(first) && !is_there(second), "both are done");
+    write_ok(first, "half"); /* nobody has their locks */
+    write_ok(second, "half");
+    CHECK_OK(ckpt_file_probe(path, 0, &err), err);
+    CHECK(!is_there(first) && !is_there(second), "what was left is still there");
+    check_holds(path, "the slow one");
+    assert_int_equal(symlink("shared.txt", first), 0); /* somebody else's: not followed, not removed */
+    write_ok(path, "beside a link");
+    check_holds(path, "beside a link");
+    CHECK(is_there(first), "a link is gone");
+    unlink(first);
+}
+
+/* What cannot be written is known before it is made. */
+static void test_files_that_will_not_fit(void **state)
+{
+    const char *const path = ckpt_work_file("core_text/large.txt");
+    const struct rlimit small = {1000, RLIM_INFINITY};
+    struct rlimit usual;
+    ckpt_err err = {0};
+    assert_int_equal(ckpt_file_probe(path, INT64_MAX, &err), CKPT_IO);
+    CHECK(strstr(err.msg, "large.txt: cannot write: it will have 9.22 EB, and the disk has ") != NULL, "%s", err.msg);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    CHECK_OK(ckpt_file_probe(path, 1000, &err), err);
+    assert_int_equal(ckpt_file_probe(path, 1001, &err), CKPT_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    CHECK(strstr(err.msg, "it will have 1.00 kB, and files may have 1.00 kB (ulimit -f)") != NULL, "%s", err.msg);
+    CHECK(!is_there(path), "a probe leaves nothing");
+    assert_int_equal(ckpt_file_probe("", 0, &err), CKPT_IO);
+    CHECK(strstr(err.msg, "name of the file is empty") != NULL, "%s", err.msg);
+    if (is_there("/dev/full")) {
+        assert_int_equal(ckpt_file_probe("/dev/full", 0, &err), CKPT_IO);
+        CHECK(strstr(err.msg, "No space") != NULL, "%s", err.msg);
+    }
 }
 
 static void test_files_that_cannot_be(void **state)
@@ -331,6 +401,8 @@ int main(void)
         cmocka_unit_test(test_digest_is_sha256),
         cmocka_unit_test(test_files_are_replaced_whole),
         cmocka_unit_test(test_what_is_thrown_away_leaves_nothing),
+        cmocka_unit_test(test_temporary_files_of_killed_programs_go),
+        cmocka_unit_test(test_files_that_will_not_fit),
         cmocka_unit_test(test_files_that_cannot_be),
         cmocka_unit_test(test_files_and_machine_without_memory),
         cmocka_unit_test(test_exit_codes),

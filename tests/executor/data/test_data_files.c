@@ -540,6 +540,9 @@ static void folder_of_classes(void **state)
     void *const input[] = {to, label};
     ckpt_data *const data = open_ok(what, &m.model, limit);
     assert_true(ckpt_data_decodes(data));
+    CHECK(!ckpt_data_reads(data, file) && !ckpt_data_reads(data, path_of("no-such-file")), "what is no picture");
+    snprintf(file, sizeof file, "%.480s/../bee/1.jpeg", folder[2]);
+    CHECK(ckpt_data_reads(data, file), "a picture that is read");
     assert_string_equal(strstr(ckpt_data_about(data), "in 2 classes") != NULL ? "classes" : ckpt_data_about(data),
                         "classes");
     int greys = 0, shades = 0;
