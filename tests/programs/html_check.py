@@ -82,7 +82,9 @@ class Trace:
         for place in self.file["places"]:
             born = by_step[place["from"]]
             name = born["name"] if place["what"] == "workspace" else place["what"]
-            if born["phase"] in ("forward", "backward", "recompute", "update"):
+            if name.endswith("/grad"):  # of what it is the gradient of
+                layer = name.removesuffix("/grad")
+            elif born["phase"] in ("forward", "backward", "recompute", "update"):
                 layer = born.get("layer", "")
             else:  # fetched back: of the layer that wrote it
                 layer = next((e["layer"] for e in self.events if e["name"].startswith(name + "/")), None)
@@ -272,6 +274,45 @@ def check_legend(browser, trace):
     browser.hover(0, 0)
 
 
+def check_tip(browser, trace):
+    """A tip stands beside the live range that it explains, where the window has room beside it."""
+    window = browser.run("({width: innerWidth, height: innerHeight})")
+    for stay in sorted(trace.stays, key=lambda s: -(s["to"] + 1 - s["from"]) * s["bytes"])[:12]:
+        browser.hover(*pixel(browser, trace, stay))
+        tip, rect, box = browser.run(
+            "[document.getElementById('tip').getBoundingClientRect().toJSON(), ckpt.rectOf(ckpt.state.cursor.range), "
+            "document.getElementById('plot').getBoundingClientRect().toJSON()]")
+        left, right = box["left"] + rect["left"], box["left"] + rect["right"]
+        top, bottom = box["top"] + rect["top"], box["top"] + rect["bottom"]
+        room = max(left, window["width"] - right) > tip["width"] + 16 or max(top, window["height"] - bottom) > \
+            tip["height"] + 16
+        apart = tip["left"] >= right or tip["right"] <= left or tip["top"] >= bottom or tip["bottom"] <= top
+        check(apart or not room, f"{window}: the tip at {tip} covers {stay['name']} at {left}, {top}, {right}, {bottom}")
+    browser.hover(0, 0)
+
+
+def check_box_names(browser):
+    """The map names what a picture names (view_map.c): letters of 9 pixels or more, all of the name or a good part."""
+    wrong = browser.run("""(() => {
+      const context = document.createElement('canvas').getContext('2d'), wanted = [];
+      for (let i = 0; i < ckpt.ranges.count; i++) {
+        const { left, right, top, bottom } = ckpt.rectOf(i), size = Math.min(11, bottom - top - 1.5);
+        context.font = `${size}px "DejaVu Sans", Verdana, system-ui, sans-serif`;
+        const name = ckpt.data.texts[ckpt.ranges.name[i]], whole = context.measureText(name).width;
+        if (size >= 9 && right - left - 8 >= Math.min(whole, Math.max(44, whole * 2 / 3))) wanted.push(name);
+      }
+      const drawn = ckpt.drawn.names, same = (a, b) => a.slice(0, 2) === b.slice(0, 2) && a.slice(-2) === b.slice(-2);
+      return [wanted.length, drawn.length, drawn.filter((name) => !wanted.some((one) => same(one, name)))];
+    })()""")
+    check(wrong[0] == wrong[1] > 5 and wrong[2] == [], f"wanted names, drawn names, others: {wrong}")
+
+
+def check_peak(browser, width):
+    """The peak's words stand over its mark, however narrow the page is."""
+    peak = browser.run("ckpt.drawn.peak")
+    check(abs(peak["x"] - peak["words"]) <= peak["half"], f"{width} wide: the peak is at {peak['x']}, its words {peak}")
+
+
 def search(browser, words):
     browser.run("document.getElementById('find').value = ''")
     browser.run("document.activeElement.blur()")
@@ -430,8 +471,14 @@ def check_cursor(browser, trace):
     check(said.startswith(f"step {peak['step'] + 1}, "), f". says {said}")
     label = browser.run("document.getElementById('plot').getAttribute('aria-label')")
     check(trace.file["name"] in label, f"the picture is called {label}")
+    at = browser.run("document.getElementById('legend-at').textContent")
+    check(at == f"at the cursor, step {peak['step'] + 1}", f"the legend is of {at}")
+    browser.key("Enter")
+    browser.key(".")
     browser.key("Escape")
-    check(tooltip(browser) is None, "Esc lets go")
+    check(tooltip(browser) is None and view(browser)["pin"] is None, "Esc lets go of cursor and pin")
+    at = browser.run("document.getElementById('legend-at').textContent")
+    check(at == f"at the peak, step {peak['step']}", f"the legend is of {at}")
 
 
 def check_hash(browser, trace, url):
@@ -511,6 +558,9 @@ def check_contrast(browser):
         browser.theme(theme)
         browser.wait(f"document.documentElement.dataset.look === '{theme}'")
         colors = browser.run("ckpt.colors")
+        greys = browser.run("ckpt.data.bands.map(b => ckpt.tint(b.rgb)).filter(([r, g, b]) => r === g && g === b)")
+        apart = [abs(a[0] - b[0]) for a, b in zip(greys, greys[1:])]
+        check(len(greys) == 4 and min(apart) >= 30, f"{theme}: greys {greys}")
         pairs = [(rgb(colors[ink]), rgb(colors[ground]), f"{ink} on {ground}") for ground in ("paper", "panel")
                  for ink in ("text", "quiet", "hit")]
         for ground, ink, name in browser.run("ckpt.data.kinds.map(k => [ckpt.tint(k.rgb), ckpt.textOn(ckpt.tint(k.rgb))"
@@ -650,6 +700,15 @@ def main():
         check_drawn(browser, trace)
         check_highest(browser, trace)
         check_legend(browser, trace)
+        check_tip(browser, trace)
+        check_box_names(browser)
+        for width in (1280, 800, 390, 320):
+            browser.size(width, 900)
+            browser.settle()
+            check_peak(browser, width)
+        check_tip(browser, trace)
+        browser.size(1280, 900)
+        browser.settle()
         check_search(browser, trace)
         check_zoom(browser)
         check_cursor(browser, trace)
@@ -658,6 +717,7 @@ def main():
         check_names(browser)
         text = browser.run("document.body.innerText")
         check("differs first at step" in text, "the measured trace's difference is said")
+        check("drawn in" not in text, "what a redraw takes is no news to a reader")
         check_quiet(browser, "two traces")
         check_hash(browser, trace, pages["two"])
         check_quiet(browser, "links")

@@ -6,15 +6,13 @@
 
 #include "viz/curve/curve_impl.h"
 
-enum { BASELINES_SHOWN = 16 };
-
 double ckpt_curve_overhead(const ckpt_curve_picture *p, ckpt_ns time)
 {
     const double keep_all = (double)p->curve->keep_all_time_ns;
     return keep_all > 0 ? fmax(0, (double)time / keep_all - 1) : 0;
 }
 
-static double chosen_overhead(const ckpt_plan *plan)
+double ckpt_curve_chosen(const ckpt_plan *plan)
 {
     return plan->keep_all_time_ns > 0 ? fmax(0, (double)plan->time_ns / (double)plan->keep_all_time_ns - 1) : 0;
 }
@@ -55,7 +53,7 @@ static void measure_axes(ckpt_curve_picture *p)
         p->bounds = p->bounds && curve->point[i].has_bound;
     }
     for (int i = 0; i < p->chosen_count; i++) {
-        p->y_high = fmax(p->y_high, chosen_overhead(p->chosen[i]));
+        p->y_high = fmax(p->y_high, ckpt_curve_chosen(p->chosen[i]));
     }
     const double most = 4 * fmax(p->y_high, 0.05); /* a baseline that thrashes must not flatten the rest */
     for (int b = 0; b < curve->baseline_count; b++) {
@@ -85,11 +83,12 @@ static void draw_title(ckpt_curve_picture *p)
     ckpt_view_words(v, v->margin, y, (ckpt_font){cells ? v->small : 17, true, CKPT_ROLE_BLACK, -1}, width, v->title);
     y += (cells ? 1 : 1.4) * v->line;
     const ckpt_font grey = {12.5, false, CKPT_ROLE_GREY, -1};
-    ckpt_view_words(v, v->margin, y, grey, width,
-                    CKPT_SAY(v, "keep-all takes %s in %s%s%s", ckpt_bytes_show(curve->keep_all_peak_bytes, a),
-                             ckpt_ns_show(curve->keep_all_time_ns, b),
-                             curve->costs != NULL && curve->costs[0] != '\0' ? "; " : "",
-                             curve->costs != NULL ? curve->costs : ""));
+    const bool costs = curve->costs != NULL && curve->costs[0] != '\0';
+    const char *const takes = CKPT_SAY(v, "keep-all takes %s in %s%s", ckpt_bytes_show(curve->keep_all_peak_bytes, a),
+                                       ckpt_ns_show(curve->keep_all_time_ns, b), costs ? "; " : "");
+    const double end = ckpt_view_measure(v, grey, takes);
+    ckpt_view_words(v, v->margin, y, grey, width, takes);
+    ckpt_view_words(v, v->margin + end, y, grey, fmax(0, width - end), costs ? curve->costs : "");
     y += v->line;
     const char *const more = !curve->complete ? "ended early, points are missing" : "";
     const char *const off =
@@ -159,57 +158,17 @@ static void draw_budgets(ckpt_curve_picture *p)
                     "time of a step");
 }
 
-/* In the zone where it is wide enough, else beside it: last of all where the step function begins. */
-static void label_forbidden(ckpt_curve_picture *p)
-{
-    enum { WHOLE = 4, SHORT = 3, EDGES = 6 };
-    ckpt_view *const v = &p->view;
-    const double minimum = x_of(p, (double)p->curve->point[0].budget_bytes);
-    const double block = x_of(p, (double)p->curve->static_bytes);
-    const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, 0};
-    char bytes[CKPT_UNITS_TEXT];
-    const char *const budget = CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->point[0].budget_bytes, bytes));
-    const char *const whole[WHOLE] = {"no plan below", budget, "static block",
-                                      CKPT_SAY(v, "%s", ckpt_bytes_show(p->curve->static_bytes, bytes))};
-    const char *const few[SHORT] = {"no plan", "below", budget};
-    const double width = ckpt_view_measure(v, font, whole[0]) + 12;
-    const bool fits = width < minimum - p->left;
-    if (fits || ckpt_view_measure(v, font, budget) + 12 < minimum - p->left) {
-        const double from = fits && width < minimum - block ? block : p->left;
-        for (int i = 0; i < (fits ? WHOLE : SHORT); i++) {
-            ckpt_view_words_on(v, (from + minimum) / 2,
-                               p->top + (cells ? 8 : 14) + (i + (fits ? i / 2 * 0.5 : 0)) * v->line, font,
-                               CKPT_ANY_WIDTH, fits ? whole[i] : few[i], CKPT_ROLE_FAINT);
-        }
-        return;
-    }
-    ckpt_point edge[EDGES];
-    for (int i = 0; i < EDGES; i++) {
-        edge[i] = (ckpt_point){minimum, p->bottom - 12 - i * (p->bottom - p->top - 24) / (EDGES - 1)};
-    }
-    (void)ckpt_label_place(&p->obstacles, v, edge, EDGES, 8, 0, font, CKPT_SAY(v, "no plan below %s", budget));
-}
-
 /* Below the first point nobody has found a plan, and the static block is never less. */
 static void draw_forbidden(ckpt_curve_picture *p)
 {
     ckpt_view *const v = &p->view;
-    const bool cells = v->canvas.renderer->cells;
     const double minimum = x_of(p, (double)p->curve->point[0].budget_bytes);
     const double block = x_of(p, (double)p->curve->static_bytes);
     ckpt_view_box(v, p->left, p->top, minimum - p->left, p->bottom - p->top, CKPT_ROLE_FAINT);
     if (block > p->left) {
         ckpt_view_box(v, p->left, p->top, block - p->left, p->bottom - p->top, CKPT_ROLE_PARAMETER_GRADIENTS);
     }
-    for (double y = p->top - (minimum - p->left); !cells && y < p->bottom; y += 12) { /* hatched by hand, 45 degrees */
-        const double from = fmax(0, p->top - y), to = fmin(minimum - p->left, p->bottom - y);
-        if (from < to) {
-            ckpt_view_line(v, p->left + from, y + from, p->left + to, y + to, (ckpt_pen){CKPT_ROLE_WEIGHTS, 0.6, 0});
-        }
-    }
     ckpt_view_line(v, minimum, p->top, minimum, p->bottom, (ckpt_pen){CKPT_ROLE_GREY, 1, 0});
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){p->left, p->top, minimum, p->bottom, CKPT_WEIGHT_WORDS});
 }
 
 /* The corners of a step function from the first point to the last. Gives how many. */
@@ -233,9 +192,6 @@ static void draw_steps(ckpt_curve_picture *p, bool bound, ckpt_pen pen)
 {
     const int count = steps_of(p, bound, p->point);
     p->view.canvas.renderer->line(&p->view.canvas, p->point, count, &pen);
-    for (int i = 0; i + 1 < count; i++) {
-        ckpt_obstacles_line(&p->obstacles, p->point[i], p->point[i + 1]);
-    }
 }
 
 static void draw_band(ckpt_curve_picture *p)
@@ -253,94 +209,46 @@ static void draw_band(ckpt_curve_picture *p)
     }
 }
 
-static const char *base_name(const char *path)
+const char *ckpt_curve_plan_name(const ckpt_plan *plan)
 {
-    const char *const slash = path != NULL ? strrchr(path, '/') : NULL;
-    return path == NULL ? "" : slash != NULL ? slash + 1 : path;
+    const char *const slash = plan->source != NULL ? strrchr(plan->source, '/') : NULL;
+    return plan->source == NULL ? "" : slash != NULL ? slash + 1 : plan->source;
 }
 
-/* A ring with a dot, a line down to its budget, and what it is. */
+/* A ring with a dot, and a line down to its budget. */
 static void draw_chosen(ckpt_curve_picture *p, const ckpt_plan *plan)
 {
-    static const ckpt_curve_shape ring = {16, 0, 7, CKPT_ROLE_BLACK, "@"}, dot = {12, 0, 3, CKPT_ROLE_BLACK, "@"};
-    ckpt_view *const v = &p->view;
-    char a[CKPT_UNITS_TEXT];
-    const double over = chosen_overhead(plan);
-    const ckpt_point centre = {x_of(p, (double)plan->budget_bytes), y_of(p, over)};
-    ckpt_view_line(v, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_BLACK, 1, 3});
-    ckpt_obstacles_line(&p->obstacles, centre, (ckpt_point){centre.x, p->bottom});
-    ckpt_curve_mark(p, centre, &ring, CKPT_ROLE_PAPER);
-    ckpt_curve_mark(p, centre, &dot, CKPT_ROLE_BLACK);
-    const ckpt_font font = {v->small, true, CKPT_ROLE_BLACK, -1};
-    const char *const name = ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, base_name(plan->source), 160));
-    (void)ckpt_label_place(&p->obstacles, v, &centre, 1, 12, 0, font,
-                           CKPT_SAY(v, "%s: %s, %+.2f %%", name, ckpt_bytes_show(plan->budget_bytes, a), 100 * over));
+    const ckpt_point centre = {x_of(p, (double)plan->budget_bytes), y_of(p, ckpt_curve_chosen(plan))};
+    ckpt_view_line(&p->view, centre.x, centre.y, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_BLACK, 1, 3});
+    ckpt_curve_mark(p, centre, &ckpt_curve_ring, CKPT_ROLE_PAPER);
 }
 
 static void draw_keep_all(ckpt_curve_picture *p)
 {
-    static const ckpt_curve_shape keep = {4, 0.125, 6, CKPT_ROLE_BLACK, "K"};
     const ckpt_point centre = {x_of(p, (double)p->curve->keep_all_peak_bytes), y_of(p, 0)};
     if ((double)p->curve->keep_all_peak_bytes <= p->x_high) {
         ckpt_view_line(&p->view, centre.x, p->top, centre.x, p->bottom, (ckpt_pen){CKPT_ROLE_WEIGHTS, 1, 4});
-        ckpt_obstacles_line(&p->obstacles, (ckpt_point){centre.x, p->top}, centre);
-        ckpt_curve_mark(p, centre, &keep, CKPT_ROLE_BLACK);
-        ckpt_font font = {p->view.small, false, CKPT_ROLE_BLACK, 1};
-        const double y = p->top + (p->view.canvas.renderer->cells ? 8 : 10);
-        const double width = ckpt_view_measure(&p->view, font, "keep-all");
-        const bool left = centre.x - 8 - width >= p->left;
-        const double x = left ? centre.x - 8 : centre.x + 8;
-        font.align = left ? 1 : -1;
-        ckpt_view_words(&p->view, x, y, font, CKPT_ANY_WIDTH, "keep-all");
-        ckpt_obstacles_box(&p->obstacles,
-                           (ckpt_rect){left ? x - width : x, y - 9, left ? x : x + width, y + 9, CKPT_WEIGHT_WORDS});
+        ckpt_curve_mark(p, centre, &ckpt_curve_keep_all, CKPT_ROLE_BLACK);
     }
 }
 
 static void draw_curves(ckpt_curve_picture *p)
 {
-    static const ckpt_curve_shape plan = {12, 0, 3.4, CKPT_ROLE_ACTIVATIONS, "o"};
     const ckpt_curve *const curve = p->curve;
     if (p->bounds) {
         draw_band(p);
-        draw_steps(p, true, (ckpt_pen){CKPT_ROLE_BUDGET, 1.6, 5});
+        draw_steps(p, true, ckpt_curve_bound_pen);
     }
     draw_keep_all(p);
-    const int baselines = curve->baseline_count < BASELINES_SHOWN ? curve->baseline_count : BASELINES_SHOWN;
-    for (int b = 0; b < baselines; b++) {
+    for (int b = 0; b < ckpt_curve_baselines_shown(curve); b++) {
         ckpt_curve_draw_baseline(p, b);
     }
-    draw_steps(p, false, (ckpt_pen){CKPT_ROLE_ACTIVATIONS, 2.2, 0});
+    draw_steps(p, false, ckpt_curve_planned_pen);
     for (int i = 0; i < curve->point_count; i++) {
-        ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &plan, CKPT_ROLE_ACTIVATIONS);
+        ckpt_curve_mark(p, ckpt_curve_at(p, &curve->point[i]), &ckpt_curve_planned, CKPT_ROLE_ACTIVATIONS);
     }
     for (int i = 0; i < p->chosen_count; i++) {
         draw_chosen(p, p->chosen[i]);
-    }
-}
-
-/* What the lines are, beside them. */
-static void label_lines(ckpt_curve_picture *p)
-{
-    ckpt_view *const v = &p->view;
-    const ckpt_curve *const curve = p->curve;
-    const double gap = v->canvas.renderer->cells ? 8 : 7;
-    bool all = p->bounds;
-    for (int i = 0; i < curve->point_count; i++) {
-        all = all && strcmp(curve->point[i].bound_scope, "all") == 0;
-        p->point[i] = ckpt_curve_at(p, &curve->point[i]);
-        p->point[i].y -= gap; /* above the line; the bound's words below theirs */
-    }
-    (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
-                           (ckpt_font){v->small, true, CKPT_ROLE_ACTIVATIONS, -1}, "planned");
-    if (p->bounds) {
-        for (int i = 0; i < curve->point_count; i++) {
-            const double below = y_of(p, ckpt_curve_overhead(p, curve->point[i].bound_ns)) + 2 * gap;
-            p->point[i].y = fmin(below, p->bottom - 2 * gap);
-        }
-        (void)ckpt_label_place(&p->obstacles, v, p->point, curve->point_count, gap, 0,
-                               (ckpt_font){v->small, false, CKPT_ROLE_BUDGET, -1},
-                               all ? "bound: no schedule is faster" : "bound: none in its scope is faster");
     }
 }
 
@@ -361,24 +269,19 @@ static void draw(void *picture)
     draw_scale(p);
     draw_forbidden(p);
     draw_curves(p);
-    label_lines(p);
-    label_forbidden(p);
-    for (int b = 0; b < p->curve->baseline_count && b < BASELINES_SHOWN; b++) {
-        ckpt_curve_label_baseline(p, b);
-    }
     draw_budgets(p);
+    ckpt_curve_key_draw(p, v->canvas.height - v->margin - p->entry_rows * v->line);
 }
 
 /* Where the axes stand, and what they span. */
 static ckpt_code lay_out(ckpt_curve_picture *p, ckpt_err *err)
 {
-    enum { OBSTACLES = 20000 };
+    enum { LEAST_LINES = 12 };
     ckpt_view *const v = &p->view;
     const bool cells = v->canvas.renderer->cells;
     p->left = v->margin + (cells ? 72 : 62);
     p->right = v->canvas.width - v->margin - (cells ? 80 : 66);
     p->top = v->margin + (cells ? 5 : 6) * v->line;
-    p->bottom = v->canvas.height - v->margin - (cells ? 48 : 46);
     int most = p->curve->point_count;
     for (int b = 0; b < p->curve->baseline_count; b++) {
         most = p->curve->baseline[b].point_count > most ? p->curve->baseline[b].point_count : most;
@@ -389,12 +292,15 @@ static ckpt_code lay_out(ckpt_curve_picture *p, ckpt_err *err)
     }
     if (p->curve->point_count > 0) {
         measure_axes(p);
+        CKPT_TRY(ckpt_curve_key_make(p, err));
     }
+    const double foot = v->margin + (cells ? 48 : 54) + p->entry_rows * v->line;
+    v->canvas.height = fmax(v->canvas.height, ceil(p->top + LEAST_LINES * v->line + foot));
+    p->bottom = v->canvas.height - foot;
     v->title = CKPT_SAY(v, is_narrow(p) ? "%s: time over budget" : "%s: time of a step over its memory budget",
                         p->curve->graph_name);
     v->about = "Planned times, proved bounds and baselines over the budget";
-    return ckpt_obstacles_init(&p->obstacles, OBSTACLES, (ckpt_rect){p->left, p->top, p->right, p->bottom, 0},
-                               v->canvas.scratch, err);
+    return CKPT_OK;
 }
 
 /* Plans of another graph, or that hold no schedule, have no place on the curve. */

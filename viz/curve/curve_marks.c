@@ -1,20 +1,26 @@
-/* Marks on the picture of a curve: their shapes, and the baselines with their names. */
+/* Marks on the picture of a curve: their shapes, and the baselines. */
 #include <math.h>
 
 #include "viz/curve/curve_impl.h"
 
-enum { SHAPES = 8 };
+enum { SHAPES = 8, BASELINES_SHOWN = 16 };
+
+const ckpt_curve_shape ckpt_curve_planned = {12, 0, 3.4, CKPT_ROLE_ACTIVATIONS, "o", 0},
+                       ckpt_curve_ring = {16, 0, 7, CKPT_ROLE_BLACK, "@", 3},
+                       ckpt_curve_keep_all = {4, 0.125, 6, CKPT_ROLE_BLACK, "K", 0};
+const ckpt_pen ckpt_curve_planned_pen = {CKPT_ROLE_ACTIVATIONS, 2.2, 0},
+               ckpt_curve_bound_pen = {CKPT_ROLE_BUDGET, 1.6, 5};
 
 /* The baselines' marks; behind the last they begin anew. */
 static const ckpt_curve_shape shapes[SHAPES] = {
-    {4, 0.125, 5.2, CKPT_ROLE_GRADIENTS, NULL}, {3, 0.75, 5.6, CKPT_ROLE_STAGING, NULL},
-    {4, 0, 5.6, CKPT_ROLE_SAVED, NULL},         {3, 0.25, 5.6, CKPT_ROLE_GREY, NULL},
-    {5, 0.75, 5.4, CKPT_ROLE_BUDGET, NULL},     {6, 0, 5.2, CKPT_ROLE_WEIGHTS, NULL},
-    {0, 0, 4.4, CKPT_ROLE_BLACK, NULL},         {3, 0, 5.6, CKPT_ROLE_RECOMPUTE, NULL},
+    {4, 0.125, 5.2, CKPT_ROLE_GRADIENTS, NULL, 0}, {3, 0.75, 5.6, CKPT_ROLE_STAGING, NULL, 0},
+    {4, 0, 5.6, CKPT_ROLE_SAVED, NULL, 0},         {3, 0.25, 5.6, CKPT_ROLE_GREY, NULL, 0},
+    {5, 0.75, 5.4, CKPT_ROLE_BUDGET, NULL, 0},     {6, 0, 5.2, CKPT_ROLE_WEIGHTS, NULL, 0},
+    {0, 0, 4.4, CKPT_ROLE_BLACK, NULL, 0},         {3, 0, 5.6, CKPT_ROLE_RECOMPUTE, NULL, 0},
 };
 
 /* In a terminal letters, without the o of the plans. */
-static ckpt_curve_shape shape_of(int number)
+ckpt_curve_shape ckpt_curve_baseline_shape(int number)
 {
     static const char *const letter[] = {"a", "b", "c", "d", "e", "f", "g", "h",
                                          "i", "j", "k", "l", "m", "n", "p", "q"};
@@ -23,12 +29,20 @@ static ckpt_curve_shape shape_of(int number)
     return shape;
 }
 
+/* The first one again behind the last. */
+static void corners_of(const ckpt_curve_shape *shape, ckpt_point centre, double radius, ckpt_point *corner)
+{
+    for (int i = 0; i <= shape->corners; i++) {
+        const double turn = 2 * 3.14159265358979323846 * (shape->turn + (double)i / shape->corners);
+        corner[i] = (ckpt_point){centre.x + radius * cos(turn), centre.y + radius * sin(turn)};
+    }
+}
+
 void ckpt_curve_mark(ckpt_curve_picture *p, ckpt_point centre, const ckpt_curve_shape *shape, ckpt_colour_role fill)
 {
     ckpt_view *const v = &p->view;
     const ckpt_pen pen = {shape->role, 1.6, 0};
     const double r = shape->size;
-    ckpt_obstacles_box(&p->obstacles, (ckpt_rect){centre.x - r, centre.y - r, centre.x + r, centre.y + r, 8});
     if (v->canvas.renderer->cells) {
         v->canvas.renderer->text(&v->canvas, centre.x, centre.y, &(ckpt_font){v->small, true, CKPT_ROLE_BLACK, 0},
                                  shape->letter);
@@ -40,16 +54,27 @@ void ckpt_curve_mark(ckpt_curve_picture *p, ckpt_point centre, const ckpt_curve_
         return;
     }
     ckpt_point corner[17];
-    for (int i = 0; i <= shape->corners; i++) {
-        const double turn = 2 * 3.14159265358979323846 * (shape->turn + (double)i / shape->corners);
-        corner[i] = (ckpt_point){centre.x + r * cos(turn), centre.y + r * sin(turn)};
-    }
+    corners_of(shape, centre, r, corner);
     v->canvas.renderer->area(&v->canvas, corner, shape->corners, fill);
     v->canvas.renderer->line(&v->canvas, corner, shape->corners + 1, &pen);
+    if (shape->dot > 0) {
+        corners_of(shape, centre, shape->dot, corner);
+        v->canvas.renderer->area(&v->canvas, corner, shape->corners, shape->role);
+    }
 }
 
-/* Puts the points that are on the scale into p->point. Gives how many. */
-static int shown_points(ckpt_curve_picture *p, const ckpt_curve_baseline *baseline)
+int ckpt_curve_baselines_shown(const ckpt_curve *curve)
+{
+    return curve->baseline_count < BASELINES_SHOWN ? curve->baseline_count : BASELINES_SHOWN;
+}
+
+ckpt_pen ckpt_curve_baseline_pen(int number)
+{
+    return (ckpt_pen){shapes[number % SHAPES].role, 0.8, number < SHAPES ? 0 : 3};
+}
+
+/* Puts them into p->point. */
+int ckpt_curve_shown_points(ckpt_curve_picture *p, const ckpt_curve_baseline *baseline)
 {
     int count = 0;
     for (int i = 0; i < baseline->point_count; i++) {
@@ -63,39 +88,14 @@ static int shown_points(ckpt_curve_picture *p, const ckpt_curve_baseline *baseli
 
 void ckpt_curve_draw_baseline(ckpt_curve_picture *p, int number)
 {
-    const ckpt_curve_shape shape = shape_of(number);
-    const int count = shown_points(p, &p->curve->baseline[number]);
-    for (int i = 0; i + 1 < count; i++) { /* a plan holds for every larger budget: steps */
-        const ckpt_point corner = {p->point[i + 1].x, p->point[i].y};
-        const ckpt_point *const ends[] = {&p->point[i], &corner, &p->point[i + 1]};
-        for (int e = 0; e < 2; e++) {
-            if (!p->view.canvas.renderer->cells) {
-                ckpt_view_line(&p->view, ends[e]->x, ends[e]->y, ends[e + 1]->x, ends[e + 1]->y,
-                               (ckpt_pen){shape.role, 0.8, number < SHAPES ? 0 : 3});
-            }
-            ckpt_obstacles_line(&p->obstacles, *ends[e], *ends[e + 1]);
-        }
+    const ckpt_curve_shape shape = ckpt_curve_baseline_shape(number);
+    const ckpt_pen pen = ckpt_curve_baseline_pen(number);
+    const int count = ckpt_curve_shown_points(p, &p->curve->baseline[number]);
+    for (int i = 0; i + 1 < count && !p->view.canvas.renderer->cells; i++) { /* it holds for every larger budget */
+        const ckpt_point corner[] = {p->point[i], {p->point[i + 1].x, p->point[i].y}, p->point[i + 1]};
+        p->view.canvas.renderer->line(&p->view.canvas, corner, 3, &pen);
     }
     for (int i = 0; i < count; i++) {
         ckpt_curve_mark(p, p->point[i], &shape, CKPT_ROLE_PAPER);
-    }
-}
-
-void ckpt_curve_label_baseline(ckpt_curve_picture *p, int number)
-{
-    ckpt_view *const v = &p->view;
-    const ckpt_curve_shape shape = shape_of(number);
-    const int count = shown_points(p, &p->curve->baseline[number]);
-    const bool cells = v->canvas.renderer->cells;
-    const ckpt_font font = {v->small, false, CKPT_ROLE_BLACK, -1};
-    const char *const name =
-        ckpt_view_keep(v, ckpt_canvas_fit(&v->canvas, &font, p->curve->baseline[number].strategy, 160));
-    if (count > 0 && cells) {
-        (void)ckpt_label_place(&p->obstacles, v, p->point, count, 8, 0, font, CKPT_SAY(v, "%s %s", shape.letter, name));
-    } else if (count > 0) { /* its mark again, because others lie close */
-        const ckpt_point mark = ckpt_label_place(&p->obstacles, v, p->point, count, 8, 14, font, name);
-        ckpt_curve_shape small = shape;
-        small.size *= 0.75;
-        ckpt_curve_mark(p, (ckpt_point){mark.x, mark.y}, &small, CKPT_ROLE_PAPER);
     }
 }

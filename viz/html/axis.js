@@ -4,7 +4,9 @@ const HEAD = 18, LANE = 14, AXIS = 26, GAP = 8, FONT = '12px "DejaVu Sans", Verd
 const layout = {
   width: 0, height: 0, left: 0, right: 0, ratio: 1, map: null, chart: null, residual: [], lanes: null, axisY: 0,
 };
-const drawn = { ticks: [], levels: [] }; // labels as they stand in the picture: {text, left, right, place}
+// Labels as they stand in the picture: {text, left, right, place}; the peak's mark and its words: {x, words, half};
+// the names in the map.
+const drawn = { ticks: [], levels: [], names: [], peak: null };
 
 function layOut(width) {
   const wanted = clamp(innerHeight * 0.9 - 250, 300, 900);
@@ -158,5 +160,9 @@ function drawHead(context, panel, text) {
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = colors.quiet;
-  context.fillText(fitText(context, text, layout.right - layout.left), layout.left, panel.top - HEAD / 2);
+  let fits = text; // a sentence loses its end
+  for (let letters = text.length; context.measureText(fits).width > layout.right - layout.left; letters--) {
+    fits = text.slice(0, letters - 1) + "…";
+  }
+  context.fillText(fits, layout.left, panel.top - HEAD / 2);
 }

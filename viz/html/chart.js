@@ -120,40 +120,41 @@ function label(context, text, x, y, align) {
 }
 
 function drawMarks(context) {
-  const { chart, left, right } = layout;
+  const { chart, left, right } = layout, { peak } = data, x = middleX(peak), y = chartY(base.planned[peak]);
   context.font = "bold " + FONT;
-  const taken = [];
-  const rule = (bytes, words, dash, color) => {
-    const y = chartY(bytes);
-    if (!bytes || y < chart.top) {
+  const text = `peak ${bytesText(base.planned[peak])}`, half = context.measureText(text).width / 2;
+  // The words on a line stand at its end that is farther from the peak, whose words keep off them.
+  const atLeft = x > (left + right) / 2 && x <= right, lines = [];
+  let low = left + half + 3, high = right - half - 3;
+  const rule = (bytes, name, dash, color) => {
+    const at = chartY(bytes), words = `${name} ${bytesText(bytes)}`, wide = context.measureText(words).width;
+    if (!bytes || at < chart.top) {
       return;
     }
-    strokeLine(context, left, y, right, y, color, 1.6, dash);
-    const text = `${words} ${bytesText(bytes)}`;
-    label(context, text, right - 4, taken.some((other) => Math.abs(other.y - y) < 16) ? y + 9 : y - 8, "right");
-    taken.push({ y, left: right - 8 - context.measureText(text).width });
+    strokeLine(context, left, at, right, at, color, 1.6, dash);
+    const middle = lines.some((other) => Math.abs(other - at) < 16) ? at + 9 : at - 8;
+    label(context, words, atLeft ? left + 4 : right - 4, middle, atLeft ? "left" : "right");
+    lines.push(at);
+    if (Math.abs(middle - (y - 16)) < 16) {
+      low = atLeft ? Math.max(low, left + wide + half + 14) : low;
+      high = atLeft ? high : Math.min(high, right - wide - half - 14);
+    }
   };
   rule(data.budget, "budget", [7, 4], colors.mark);
   rule(data.capacity, "capacity", [2, 3], colors.text);
-  const { peak } = data, x = middleX(peak);
   if (x >= left && x <= right) {
-    const y = chartY(base.planned[peak]), text = `peak ${bytesText(base.planned[peak])}`;
-    const half = context.measureText(text).width / 2;
+    drawn.peak = { x, words: clamp(x, low, high), half };
+    context.lineWidth = 3;
+    context.strokeStyle = colors.paper;
     context.fillStyle = colors.text;
     context.beginPath();
     context.moveTo(x, y);
     context.lineTo(x - 4.5, y - 8);
     context.lineTo(x + 4.5, y - 8);
+    context.closePath();
+    context.stroke();
     context.fill();
-    // Above a line that runs through it; beside what the line is called.
-    let middle = clamp(x, left + half + 3, right - half - 3), high = y - 16;
-    for (const line of taken) {
-      if (line.y < y + 2 && line.y > high - 9) {
-        high = line.y - 9;
-        middle = middle + half > line.left ? line.left - half - 6 : middle;
-      }
-    }
-    label(context, text, middle, high, "center");
+    label(context, text, drawn.peak.words, y - 16, "center");
   }
 }
 

@@ -142,6 +142,8 @@ function show(text, most = 300) {
 }
 
 const nameOf = (event) => data.texts[events.name[event]];
+// In the map a block of a program without a plan is called by its module, where that is known.
+const boxName = (range) => (data.noPlan && data.texts[ranges.layer[range]]) || data.texts[ranges.name[range]];
 // A live range that reaches the last event ends with it only where that is a free.
 const isFreed = (range) =>
   ranges.to[range] < base.count - 1 || data.spans[events.span[ranges.to[range]]].name === "free";

@@ -105,31 +105,35 @@ function colorPlane(big) {
   }
 }
 
-// Names in rectangles that have room for one, the largest first.
+// Names in rectangles that have room for one as in a picture (view_map.c), the largest first.
 function labelMap(context, big) {
   const room = [];
   for (const range of big) {
     const rect = rectOf(range), { map, left, right } = layout;
     const x0 = Math.max(rect.left, left), x1 = Math.min(rect.right, right);
     const y0 = Math.max(rect.top, map.top), y1 = Math.min(rect.bottom, map.bottom);
-    if (x1 - x0 >= 34 && y1 - y0 >= 13) {
-      room.push({ range, x0, x1, y0, y1 });
+    const size = Math.min(11, y1 - y0 - 1.5);
+    if (size >= 9) {
+      room.push({ range, size, x0, x1, y0, y1 });
     }
   }
   room.sort((a, b) => (b.x1 - b.x0) * (b.y1 - b.y0) - (a.x1 - a.x0) * (a.y1 - a.y0));
-  context.font = '11px "DejaVu Sans", Verdana, system-ui, sans-serif';
-  context.textAlign = "left";
+  context.textAlign = "center";
   context.textBaseline = "middle";
-  for (const { range, x0, x1, y0, y1 } of room.slice(0, 300)) {
+  drawn.names = [];
+  for (const { range, size, x0, x1, y0, y1 } of room.slice(0, 300)) {
     const plain = tint(data.kinds[ranges.kind[range]].rgb), rgb = faded && faded[range] ? fade(plain) : plain;
-    const text = fitText(context, data.texts[ranges.name[range]], x1 - x0 - 10), width = context.measureText(text).width;
-    if (text === "") {
+    context.font = FONT.replace("12px", `${size}px`);
+    const name = show(boxName(range), 160), whole = context.measureText(name).width;
+    if (x1 - x0 - 8 < Math.min(whole, Math.max(44, (whole * 2) / 3))) {
       continue;
     }
+    const text = fitText(context, name, x1 - x0 - 8), width = context.measureText(text).width;
     context.fillStyle = css(rgb); // a quiet ground, or the hatch runs through the letters
-    context.fillRect(x0 + 3, (y0 + y1) / 2 - 6.5, width + 4, 13);
+    context.fillRect((x0 + x1 - width) / 2 - 2, (y0 + y1 - size - 1) / 2, width + 4, size + 1);
     context.fillStyle = textOn(rgb);
-    context.fillText(text, x0 + 5, (y0 + y1) / 2 + 0.5);
+    context.fillText(text, (x0 + x1) / 2, (y0 + y1) / 2 + 0.5);
+    drawn.names.push(text);
   }
 }
 

@@ -12,10 +12,10 @@ const HATCH = {
 const rgbOf = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 const lightness = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b) / 255;
 
-// On black greys come closer together, so that none vanishes or glares.
+// On black no grey vanishes.
 function tint(text) {
   const rgb = rgbOf(text), grey = rgb[0] === rgb[1] && rgb[1] === rgb[2];
-  return colors.night && grey ? rgb.map((v) => Math.round(64 + v * 0.42)) : rgb;
+  return colors.night && grey ? rgb.map((v) => Math.max(v, 80)) : rgb;
 }
 
 // What does not match a search goes into the paper.

@@ -161,14 +161,16 @@ function buildLegend() {
     legend.push({ value, bytesAt });
   };
   [...bands].reverse().forEach((band) => item(swatch(band), band.name, (event) => bytesText(band.bytes[event])));
-  data.kinds.filter((kind) => kind.extra && kind.used).forEach((kind) => item(swatch(kind), kind.name, () => ""));
+  data.kinds.filter((kind) => kind.extra).forEach((kind) => item(swatch(kind), kind.name, () => ""));
   others.forEach((other, nth) =>
     item(stroke(nth), show(other.label, 60), (event) => bytesText(base.planned[event] + other.residual[event])));
   $("legend").replaceChildren(...items);
 }
 
 function fillLegend() {
-  const event = state.cursor ? state.cursor.event : state.pin ? state.pin.event : data.peak;
+  const [where, event] = state.cursor ? ["cursor", state.cursor.event]
+    : state.pin ? ["pin", state.pin.event] : ["peak", data.peak];
+  $("legend-at").textContent = `at the ${where}, ${stepText(event)}`;
   for (const { value, bytesAt } of legend) {
     value.textContent = bytesAt(event);
   }

@@ -111,7 +111,8 @@ function fillTip(cursor) {
   tip.replaceChildren(element("strong", head), list);
 }
 
-// Beside the pointer, on the side that has room; a cursor moved by keys has its words beside its line.
+// Beside the live range that it is about, as far as that is seen, or beside the pointer, where there is room for it; a
+// cursor moved by keys has its words beside its line.
 function placeTip() {
   const { cursor } = state;
   tip.hidden = !cursor || cursor.quiet === true;
@@ -119,13 +120,23 @@ function placeTip() {
     return;
   }
   fillTip(cursor);
-  const stage = plot.getBoundingClientRect(), size = tip.getBoundingClientRect();
+  tip.style.left = "0"; // at the right edge it would be narrow and tall
+  const stage = plot.getBoundingClientRect(), { width, height } = tip.getBoundingClientRect();
   const x = stage.left + (cursor.x ?? clamp(middleX(cursor.event), layout.left, layout.right));
   const y = stage.top + (cursor.y ?? (layout.map || layout.chart).top + 10);
-  const right = x + 16 + size.width < innerWidth, below = y + 14 + size.height < innerHeight;
-  const inside = (at, most) => `${clamp(at, 4, Math.max(4, most - 4))}px`;
-  tip.style.left = inside(right ? x + 16 : x - 16 - size.width, innerWidth - size.width);
-  tip.style.top = inside(below ? y + 14 : y - 14 - size.height, innerHeight - size.height);
+  let left = x, right = x, top = y, bottom = y;
+  if (cursor.range >= 0) {
+    const rect = rectOf(cursor.range);
+    left = stage.left + Math.max(rect.left, layout.left);
+    right = stage.left + Math.min(rect.right, layout.right);
+    top = stage.top + Math.max(rect.top, layout.map.top);
+    bottom = stage.top + Math.min(rect.bottom, layout.map.bottom);
+  }
+  const far = innerWidth - width - 4, deep = innerHeight - height - 4;
+  const places = [[right + 12, y + 14], [left - 12 - width, y + 14], [x + 16, bottom + 12], [x + 16, top - 12 - height]];
+  const [toX, toY] = places.find(([px, py], i) => (i < 2 ? px >= 4 && px <= far : py >= 4 && py <= deep)) || places[0];
+  tip.style.left = `${clamp(toX, 4, Math.max(4, far))}px`;
+  tip.style.top = `${clamp(toY, 4, Math.max(4, deep))}px`;
 }
 
 const say = (words) => {

@@ -6,6 +6,7 @@ function draw() {
   const start = performance.now(), context = plot.getContext("2d");
   drawn.ticks = [];
   drawn.levels = [];
+  drawn.peak = null;
   context.fillStyle = colors.paper;
   context.fillRect(0, 0, layout.width, layout.height);
   drawMap(context);
@@ -26,7 +27,6 @@ function sayWhere() {
   const range = state.axis === "time" ? `${nsText(from)} to ${nsText(to)}` : steps;
   const spot = state.cursor || state.pin;
   $("where").textContent = range + (spot ? ` · ${state.cursor ? "" : "pinned: "}${describe(spot)}` : "");
-  $("speed").textContent = `drawn in ${redrawMs.toFixed(1)} ms`;
 }
 
 function refreshNow() {
@@ -364,10 +364,9 @@ function onKey(event) {
   if (event.key === "Escape") {
     if (typing) {
       plot.focus();
-    } else if (state.cursor) {
+    } else {
       letGo();
-    } else if (state.pin) {
-      unpin();
+      state.pin && unpin();
     }
     return;
   }

@@ -66,6 +66,7 @@ static ckpt_code fill_view(ckpt_view *view, const ckpt_trace *const *trace, ckpt
     const ckpt_trace *const base = view->series[view->base].trace;
     view->no_plan = ckpt_trace_follows_no_plan(base);
     view->budget = base->budget_bytes;
+    view->ranges = view->series[view->base].ranges;
     CKPT_TRY(ckpt_view_find_lanes(view, err));
     CKPT_TRY(ckpt_view_find_residual(view, err));
     ckpt_view_say(view);

@@ -15,7 +15,6 @@ typedef struct writer {
     const ckpt_view *view;
     const ckpt_trace *trace; /* the base */
     ckpt_json_writer json;
-    ckpt_live_ranges ranges;
     ckpt_names names; /* of texts, in order of their first use */
     const char **text;
     int text_count;
@@ -80,25 +79,26 @@ static void end(column *to)
     ckpt_text_put(to->json, "]", 1);
 }
 
-static void put_positions(writer *w, const char *name, const ckpt_series *series)
+static void put_positions(writer *w, const char *name, const double *from, int count)
 {
     column numbers = begin(w, name);
-    for (int i = 0; i <= series->trace->event_count; i++) {
-        add(&numbers, (int64_t)fmin(series->from[i], 9.2e18)); /* a clock's last nanoseconds round up beyond 63 bits */
+    for (int i = 0; i <= count; i++) {
+        add(&numbers, (int64_t)fmin(from[i], 9.2e18)); /* a clock's last nanoseconds round up beyond 63 bits */
     }
     end(&numbers);
 }
 
-/* What every trace has: its positions on both axes and its bytes. `timed` is the series on the time axis. */
-static void put_series(writer *w, const ckpt_series *series, const ckpt_series *timed)
+/* What every trace has: its positions on both axes and its bytes. `time` has room for one more than its events. */
+static void put_series(writer *w, const ckpt_series *series, double *time)
 {
     const ckpt_trace *const trace = series->trace;
     ckpt_json_begin_object(&w->json, NULL, CKPT_JSON_LINES);
     CKPT_JSON_INTS(&w->json, {"count", trace->event_count}, {"static", trace->static_bytes});
     ckpt_json_put_text(&w->json, "label", series->label);
     ckpt_json_put_text(&w->json, "verdict", series->verdict);
-    put_positions(w, "steps", series);
-    put_positions(w, "time", timed);
+    ckpt_trace_times(trace, time);
+    put_positions(w, "steps", series->from, trace->event_count);
+    put_positions(w, "time", time, trace->event_count);
     column planned = begin(w, "planned");
     for (int i = 0; i < trace->event_count && trace != w->trace; i++) { /* the base's is the sum of its bands */
         ckpt_bands bands;
@@ -112,17 +112,19 @@ static void put_series(writer *w, const ckpt_series *series, const ckpt_series *
 static ckpt_code put_traces(writer *w, ckpt_err *err)
 {
     const ckpt_view *const view = w->view;
-    const ckpt_trace *trace[CKPT_VIEW_TRACES];
-    ckpt_series timed[CKPT_VIEW_TRACES];
-    int base;
+    int most = 0;
     for (int s = 0; s < view->count; s++) {
-        trace[s] = view->series[s].trace;
+        const int events = view->series[s].trace->event_count;
+        most = events > most ? events : most;
     }
-    CKPT_TRY(ckpt_series_make(trace, view->count, true, view->canvas.scratch, timed, &base, err));
+    double *const time = CKPT_NEW(view->canvas.scratch, double, (size_t)most + 1);
+    if (time == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the times of %d events", most);
+    }
     ckpt_json_put_int(&w->json, "base", view->base);
     ckpt_json_begin_array(&w->json, "traces", CKPT_JSON_LINES);
     for (int s = 0; s < view->count; s++) {
-        put_series(w, &view->series[s], &timed[s]);
+        put_series(w, &view->series[s], time);
     }
     ckpt_json_end(&w->json);
     return CKPT_OK;
@@ -174,7 +176,7 @@ static const char *const range_fields[] = {"name", "layer",  "kind",   "why",   
 
 static int64_t range_value(writer *w, int i, int field)
 {
-    const ckpt_live_range *const range = &w->ranges.range[i];
+    const ckpt_live_range *const range = &w->view->ranges.range[i];
     switch (field) {
     case 0:
         return number_of(w, range->kind == CKPT_LIVE_WORKSPACE && !w->view->no_plan
@@ -182,7 +184,7 @@ static int64_t range_value(writer *w, int i, int field)
                                 : range->name);
     case 1: return number_of(w, range->layer);
     case 2: return range->kind;
-    case 3: return ckpt_live_range_why(&w->ranges, i);
+    case 3: return ckpt_live_range_why(&w->view->ranges, i);
     case 4: return range->from;
     case 5: return range->to;
     case 6: return range->born;
@@ -211,17 +213,11 @@ static void begin_look(writer *w, const char *name, ckpt_colour_role role)
 
 static void put_bands(writer *w)
 {
-    bool used[CKPT_BAND_COUNT] = {false};
+    const ckpt_series *const base = &w->view->series[w->view->base];
     ckpt_bands bands;
-    for (int i = 0; i < w->trace->event_count; i++) {
-        ckpt_event_bands(w->trace, &w->trace->event[i], &bands);
-        for (int b = 0; b < CKPT_BAND_COUNT; b++) {
-            used[b] = used[b] || bands.bytes[b] > 0;
-        }
-    }
     ckpt_json_begin_array(&w->json, "bands", CKPT_JSON_LINES);
     for (int b = 0; b < CKPT_BAND_COUNT; b++) {
-        if (!used[b]) {
+        if (!base->used[b]) {
             continue;
         }
         const ckpt_band_look *const look = ckpt_view_band(w->view, b);
@@ -229,7 +225,7 @@ static void put_bands(writer *w)
         ckpt_json_put_bool(&w->json, "outside", b == CKPT_BAND_OUTSIDE);
         column numbers = begin(w, "bytes");
         for (int i = 0; i < w->trace->event_count; i++) {
-            ckpt_event_bands(w->trace, &w->trace->event[i], &bands);
+            ckpt_series_bands(base, i, &bands);
             add(&numbers, bands.bytes[b]);
         }
         end(&numbers);
@@ -238,19 +234,21 @@ static void put_bands(writer *w)
     ckpt_json_end(&w->json);
 }
 
-/* Kinds of live ranges and of spans with their looks. What has no band of its own goes into the legend too. */
+/* Kinds of live ranges and of spans with their looks. What has no band goes into the legend too. */
 static void put_looks(writer *w)
 {
-    bool used[CKPT_LIVE_KIND_COUNT] = {false};
-    for (int i = 0; i < w->ranges.count; i++) {
-        used[w->ranges.range[i].kind] = true;
+    const ckpt_live_ranges *const ranges = &w->view->ranges;
+    const bool split = w->view->series[w->view->base].split != NULL;
+    bool extra[CKPT_LIVE_KIND_COUNT] = {false};
+    for (int i = 0; i < ranges->count && !split; i++) {
+        const ckpt_live_range_kind kind = ranges->range[i].kind;
+        extra[kind] = kind == CKPT_LIVE_RECOMPUTED || kind == CKPT_LIVE_OFFLOADED;
     }
     ckpt_json_begin_array(&w->json, "kinds", CKPT_JSON_LINES);
     for (int k = 0; k < CKPT_LIVE_KIND_COUNT; k++) {
         begin_look(w, ckpt_live_range_kind_name((ckpt_live_range_kind)k),
                    ckpt_live_range_role((ckpt_live_range_kind)k));
-        ckpt_json_put_bool(&w->json, "used", used[k]);
-        ckpt_json_put_bool(&w->json, "extra", k == CKPT_LIVE_RECOMPUTED || k == CKPT_LIVE_OFFLOADED);
+        ckpt_json_put_bool(&w->json, "extra", extra[k]);
         ckpt_json_end(&w->json);
     }
     ckpt_json_end(&w->json);
@@ -305,7 +303,7 @@ static void put_numbers(writer *w, const ckpt_view_options *options)
     ckpt_json_put_text(&w->json, "axis", time_axis ? "time" : "steps");
     ckpt_json_put_text(&w->json, "unit", ckpt_view_unit(view));
     ckpt_json_put_bool(&w->json, "noPlan", view->no_plan);
-    const ckpt_bytes arena = w->trace->arena_bytes, top = w->ranges.top > arena ? w->ranges.top : arena;
+    const ckpt_bytes arena = w->trace->arena_bytes, top = view->ranges.top > arena ? view->ranges.top : arena;
     CKPT_JSON_INTS(&w->json, {"peak", view->series[view->base].peak}, {"budget", w->trace->budget_bytes},
                    {"capacity", capacity}, {"top", top > 0 ? top : 1});
     ckpt_json_put_text(&w->json, "mapHead",
@@ -318,8 +316,7 @@ ckpt_code ckpt_html_data(const ckpt_view *view, const ckpt_view_options *options
 {
     ckpt_arena *const scratch = view->canvas.scratch;
     writer w = {.view = view, .trace = view->series[view->base].trace};
-    CKPT_TRY(ckpt_live_ranges_make(w.trace, scratch, &w.ranges, err));
-    const int most = 2 * (w.trace->event_count + w.ranges.count);
+    const int most = 2 * (w.trace->event_count + view->ranges.count);
     CKPT_TRY(ckpt_names_init(&w.names, most, scratch, err));
     w.text = CKPT_NEW(scratch, const char *, most);
     if (w.text == NULL) {
@@ -334,7 +331,8 @@ ckpt_code ckpt_html_data(const ckpt_view *view, const ckpt_view_options *options
                 event_value);
     put_bands(&w);
     put_looks(&w);
-    put_columns(&w, "ranges", range_fields, sizeof range_fields / sizeof range_fields[0], w.ranges.count, range_value);
+    put_columns(&w, "ranges", range_fields, sizeof range_fields / sizeof range_fields[0], view->ranges.count,
+                range_value);
     ckpt_json_put_texts(&w.json, "texts", w.text, w.text_count);
     ckpt_json_end(&w.json);
     return w.failed ? CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the names of variants") : ckpt_text_end(json, err);

@@ -149,6 +149,7 @@ static ckpt_code range_of_allocation(const ckpt_trace *trace, int nth, const int
         .name = allocation->category == CKPT_CAT_WORKSPACE ? born->name : allocation->name,
         .layer = born->layer != NULL ? born->layer : "",
         .kind = kind_of(trace, allocation->category, from),
+        .category = allocation->category,
         .offset = allocation->offset,
         .bytes = allocation->bytes,
         .from = from,
@@ -160,6 +161,9 @@ static ckpt_code range_of_allocation(const ckpt_trace *trace, int nth, const int
         range->kind = CKPT_LIVE_OFFLOADED;
     }
     range->last = last_of(trace, range, run_before);
+    if (range->kind == CKPT_LIVE_GRADIENT && range->last > from && trace->event[range->last].layer != NULL) {
+        range->layer = trace->event[range->last].layer; /* which the op that wrote it is behind */
+    }
     return CKPT_OK;
 }
 

@@ -20,8 +20,9 @@ typedef enum ckpt_live_range_kind {
 
 typedef struct ckpt_live_range {
     const char *name;  /* buffer; of a workspace the op; without a plan what allocated it */
-    const char *layer; /* of the op that wrote it; "" when unknown */
+    const char *layer; /* of the op that wrote it, of a gradient of the op that it is passed back to; "" when unknown */
     ckpt_live_range_kind kind;
+    ckpt_category category; /* in which a plan's trace counts it */
     /* In the arena. Without a plan: the address, less all ranges below it in which there never is a block. */
     ckpt_bytes offset, bytes;
     int64_t address; /* without a plan, as it was; else 0 */

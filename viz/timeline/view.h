@@ -4,12 +4,14 @@
 
 #include "core/formats/trace.h"
 #include "viz/draw/draw.h"
+#include "viz/timeline/live_ranges.h"
 #include "viz/viz.h"
 
 enum { CKPT_VIEW_TRACES = 8 };
 
 /* From the bottom of the stack to its top: the static block, then what comes and goes. The category "gradients" holds
- * the static gradients of weights and the gradients of activations; the picture keeps them apart. */
+ * the static gradients of weights and the gradients of activations, and "activations" and "saved" hold what was
+ * recomputed and what is offloaded; the picture keeps them apart. */
 typedef enum ckpt_band {
     CKPT_BAND_WEIGHTS,
     CKPT_BAND_OPTIMIZER,
@@ -17,6 +19,8 @@ typedef enum ckpt_band {
     CKPT_BAND_INPUTS,
     CKPT_BAND_ACTIVATIONS,
     CKPT_BAND_SAVED,
+    CKPT_BAND_RECOMPUTED,
+    CKPT_BAND_OFFLOADED,
     CKPT_BAND_GRADIENTS,
     CKPT_BAND_WORKSPACE,
     CKPT_BAND_STAGING,
@@ -36,18 +40,26 @@ typedef struct ckpt_bands {
     ckpt_bytes planned; /* sum without OUTSIDE: what the budget counts */
 } ckpt_bands;
 
+/* Bytes of activations [0] and of saved tensors [1] at an event that were recomputed or are offloaded, modulo 2^64. */
+typedef struct ckpt_band_split {
+    uint64_t recomputed[2], offloaded[2];
+} ckpt_band_split;
+
 typedef struct ckpt_series {
     const ckpt_trace *trace;
-    const char *label; /* "predicted", "measured", with the file's name when that alone is not clear */
-    double *from;      /* event i lasts from[i] .. from[i + 1]; never decreasing */
-    int peak;          /* event */
+    ckpt_live_ranges ranges;
+    ckpt_band_split *split; /* per event; NULL: a trace of the picture does not know it */
+    const char *label;      /* "predicted", "measured", with the file's name when that alone is not clear */
+    double *from;           /* event i lasts from[i] .. from[i + 1]; never decreasing */
+    int peak;               /* event */
     ckpt_bands at_peak;
-    ckpt_bytes outside_bytes; /* the most of any event */
-    ckpt_bytes most_bytes;    /* the most of any event, what is outside included */
-    const char *verdict;      /* goes after the label: "= predicted at every step"; "" for the base itself */
-    bool same;                /* the verdict is: no byte differs */
-    bool by_step;             /* from[i] is the event's step; else i, or a time */
-    int runs, recomputed;     /* runs of ops, of which recomputations */
+    bool used[CKPT_BAND_COUNT]; /* at any event */
+    ckpt_bytes outside_bytes;   /* the most of any event */
+    ckpt_bytes most_bytes;      /* the most of any event, what is outside included */
+    const char *verdict;        /* goes after the label: "= predicted at every step"; "" for the base itself */
+    bool same;                  /* the verdict is: no byte differs */
+    bool by_step;               /* from[i] is the event's step; else i, or a time */
+    int runs, recomputed;       /* runs of ops, of which recomputations */
     int copies, allocations, frees;
     ckpt_ns recomputed_ns, copy_ns;
 } ckpt_series;
@@ -55,11 +67,18 @@ typedef struct ckpt_series {
 /* Of a program that follows no plan: its events are numbered, its memory is what it allocated. */
 bool ckpt_trace_follows_no_plan(const ckpt_trace *trace);
 
-/* Bytes of an event by band. Sums stop at 63 bits. */
+/* Bytes of an event by band, without those that live ranges alone know: recomputed, offloaded. Sums stop at 63 bits. */
 void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_bands *bands);
 
+/* Of the event with that number, with them. */
+void ckpt_series_bands(const ckpt_series *series, int event, ckpt_bands *bands);
+
+/* Where on the clock each event begins, and where the last one ends: event_count + 1 of them, never decreasing. */
+void ckpt_trace_times(const ckpt_trace *trace, double *from);
+
 /* Fill one series per trace. *base: the trace whose stack is filled, the first predicted one, else the first; the
- * verdicts compare with it. Errors: CKPT_BAD_INPUT (a trace without events), CKPT_NO_MEMORY. */
+ * verdicts compare with it. Errors: CKPT_BAD_INPUT (a trace without events, or as ckpt_live_ranges_make),
+ * CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_axis, ckpt_arena *scratch,
                                          ckpt_series *series, int *base, ckpt_err *err);
 

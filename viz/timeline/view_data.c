@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "viz/timeline/live_ranges.h"
 #include "viz/timeline/variants.h"
 #include "viz/timeline/view.h"
 
@@ -14,6 +13,8 @@ const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
     [CKPT_BAND_INPUTS] = {"inputs", CKPT_ROLE_INPUTS},
     [CKPT_BAND_ACTIVATIONS] = {"activations", CKPT_ROLE_ACTIVATIONS},
     [CKPT_BAND_SAVED] = {"saved", CKPT_ROLE_SAVED},
+    [CKPT_BAND_RECOMPUTED] = {"recomputed", CKPT_ROLE_RECOMPUTE},
+    [CKPT_BAND_OFFLOADED] = {"offloaded", CKPT_ROLE_OFFLOADED},
     [CKPT_BAND_GRADIENTS] = {"gradients", CKPT_ROLE_GRADIENTS},
     [CKPT_BAND_WORKSPACE] = {"workspace", CKPT_ROLE_WORKSPACE},
     [CKPT_BAND_STAGING] = {"copies", CKPT_ROLE_STAGING},
@@ -21,13 +22,17 @@ const ckpt_band_look ckpt_band_looks[CKPT_BAND_COUNT] = {
     [CKPT_BAND_OUTSIDE] = {"outside the arena", CKPT_ROLE_OUTSIDE},
 };
 
-static const ckpt_category category_of[CKPT_BAND_COUNT] = {
+enum { NO_CATEGORY = -1 }; /* live ranges know it */
+
+static const int category_of[CKPT_BAND_COUNT] = {
     [CKPT_BAND_WEIGHTS] = CKPT_CAT_WEIGHTS,
     [CKPT_BAND_OPTIMIZER] = CKPT_CAT_OPTIMIZER,
     [CKPT_BAND_WEIGHT_GRADIENTS] = CKPT_CAT_GRADIENTS,
     [CKPT_BAND_INPUTS] = CKPT_CAT_INPUTS,
     [CKPT_BAND_ACTIVATIONS] = CKPT_CAT_ACTIVATIONS,
     [CKPT_BAND_SAVED] = CKPT_CAT_SAVED,
+    [CKPT_BAND_RECOMPUTED] = NO_CATEGORY,
+    [CKPT_BAND_OFFLOADED] = NO_CATEGORY,
     [CKPT_BAND_GRADIENTS] = CKPT_CAT_GRADIENTS,
     [CKPT_BAND_WORKSPACE] = CKPT_CAT_WORKSPACE,
     [CKPT_BAND_STAGING] = CKPT_CAT_STAGING,
@@ -50,7 +55,7 @@ void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_ban
 {
     bands->planned = 0;
     for (int b = 0; b < CKPT_BAND_COUNT; b++) {
-        const ckpt_bytes bytes = event->bytes[category_of[b]];
+        const ckpt_bytes bytes = category_of[b] != NO_CATEGORY ? event->bytes[category_of[b]] : 0;
         bands->bytes[b] = bytes > 0 ? bytes : 0;
     }
     /* static_bytes = weights + optimizer + inputs + static gradients */
@@ -64,6 +69,52 @@ void ckpt_event_bands(const ckpt_trace *trace, const ckpt_event *event, ckpt_ban
     for (int b = 0; b < CKPT_BAND_OUTSIDE; b++) {
         bands->planned = plus(bands->planned, bands->bytes[b]);
     }
+}
+
+static void move(ckpt_bands *bands, ckpt_band from, ckpt_band to, uint64_t most)
+{
+    const ckpt_bytes bytes = most < (uint64_t)bands->bytes[from] ? (ckpt_bytes)most : bands->bytes[from];
+    bands->bytes[from] -= bytes;
+    bands->bytes[to] = plus(bands->bytes[to], bytes);
+}
+
+void ckpt_series_bands(const ckpt_series *series, int event, ckpt_bands *bands)
+{
+    ckpt_event_bands(series->trace, &series->trace->event[event], bands);
+    for (int saved = 0; saved < 2 && series->split != NULL; saved++) {
+        const ckpt_band from = saved ? CKPT_BAND_SAVED : CKPT_BAND_ACTIVATIONS;
+        move(bands, from, CKPT_BAND_RECOMPUTED, series->split[event].recomputed[saved]);
+        move(bands, from, CKPT_BAND_OFFLOADED, series->split[event].offloaded[saved]);
+    }
+}
+
+/* What begins and ends at each event, then the sums. */
+static ckpt_code split_bands(ckpt_series *series, ckpt_arena *scratch, ckpt_err *err)
+{
+    const int count = series->trace->event_count;
+    ckpt_band_split *const split = CKPT_NEW(scratch, ckpt_band_split, (size_t)count + 1);
+    if (split == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the bands of %d events", count);
+    }
+    for (int i = 0; i < series->ranges.count; i++) {
+        const ckpt_live_range *const range = &series->ranges.range[i];
+        const bool recomputed = range->kind == CKPT_LIVE_RECOMPUTED;
+        if (!recomputed && range->kind != CKPT_LIVE_OFFLOADED) {
+            continue;
+        }
+        ckpt_band_split *const begin = &split[range->from], *const end = &split[range->to + 1];
+        const int saved = range->category == CKPT_CAT_SAVED;
+        *(recomputed ? &begin->recomputed[saved] : &begin->offloaded[saved]) += (uint64_t)range->bytes;
+        *(recomputed ? &end->recomputed[saved] : &end->offloaded[saved]) -= (uint64_t)range->bytes;
+    }
+    for (int i = 1; i < count; i++) {
+        for (int saved = 0; saved < 2; saved++) {
+            split[i].recomputed[saved] += split[i - 1].recomputed[saved];
+            split[i].offloaded[saved] += split[i - 1].offloaded[saved];
+        }
+    }
+    series->split = split;
+    return CKPT_OK;
 }
 
 static bool steps_increase(const ckpt_trace *trace)
@@ -86,9 +137,8 @@ static void place_by_step(ckpt_series *series, bool by_step)
 }
 
 /* Memory changes when a step is issued. A copy is issued where the compute stream stands, whenever it runs. */
-static void place_by_time(ckpt_series *series)
+void ckpt_trace_times(const ckpt_trace *trace, double *from)
 {
-    const ckpt_trace *const trace = series->trace;
     double now = 0, end = (double)trace->time_ns;
     for (int i = 0; i < trace->event_count; i++) {
         const ckpt_event *const event = &trace->event[i];
@@ -96,9 +146,9 @@ static void place_by_time(ckpt_series *series)
             now = fmax(now, (double)event->start_ns);
         }
         end = fmax(end, (double)event->end_ns);
-        series->from[i] = now;
+        from[i] = now;
     }
-    series->from[trace->event_count] = fmax(end, now);
+    from[trace->event_count] = fmax(end, now);
 }
 
 static void find_peak(ckpt_series *series)
@@ -107,10 +157,13 @@ static void find_peak(ckpt_series *series)
     for (int i = 0; i < series->trace->event_count; i++) {
         const ckpt_event *const event = &series->trace->event[i];
         ckpt_bands bands;
-        ckpt_event_bands(series->trace, event, &bands);
+        ckpt_series_bands(series, i, &bands);
         if (bands.planned > series->at_peak.planned) {
             series->at_peak = bands;
             series->peak = i;
+        }
+        for (int b = 0; b < CKPT_BAND_COUNT; b++) {
+            series->used[b] = series->used[b] || bands.bytes[b] > 0;
         }
         const ckpt_bytes all = plus(bands.planned, bands.bytes[CKPT_BAND_OUTSIDE]);
         series->most_bytes = all > series->most_bytes ? all : series->most_bytes;
@@ -203,7 +256,7 @@ static const char *label_of(const ckpt_trace *const *trace, int count, int which
 ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_axis, ckpt_arena *scratch,
                            ckpt_series *series, int *base, ckpt_err *err)
 {
-    bool by_step = true;
+    bool by_step = true, split = true;
     int first = 0;
     for (int i = count - 1; i >= 0; i--) {
         if (trace[i]->event_count < 1) {
@@ -211,6 +264,7 @@ ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_
                              trace[i]->source != NULL ? trace[i]->source : "trace");
         }
         by_step = by_step && steps_increase(trace[i]);
+        split = split && trace[i]->allocation_count > 0;
         first = trace[i]->measured ? first : i;
     }
     for (int i = 0; i < count; i++) {
@@ -222,10 +276,12 @@ ckpt_code ckpt_series_make(const ckpt_trace *const *trace, int count, bool time_
             return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a trace of %d events", trace[i]->event_count);
         }
         if (time_axis) {
-            place_by_time(s);
+            ckpt_trace_times(trace[i], s->from);
         } else {
             place_by_step(s, by_step);
         }
+        CKPT_TRY(ckpt_live_ranges_make(trace[i], scratch, &s->ranges, err));
+        CKPT_TRY(split ? split_bands(s, scratch, err) : CKPT_OK);
         find_peak(s);
     }
     for (int i = 0; i < count; i++) {

@@ -207,7 +207,7 @@ static ckpt_code prepare(ckpt_view *view, const ckpt_trace *const *trace, ckpt_b
     const ckpt_series *const base = &view->series[view->base];
     view->no_plan = ckpt_trace_follows_no_plan(base->trace);
     ckpt_view_measure_axes(view, capacity);
-    CKPT_TRY(ckpt_live_ranges_make(base->trace, scratch, &view->ranges, err));
+    view->ranges = base->ranges;
     if (view->ranges.count > 0) {
         CKPT_TRY(
             ckpt_live_set_make(&view->ranges, base->peak, cells ? TERMINAL_ROWS : ROWS, scratch, &view->live_set, err));

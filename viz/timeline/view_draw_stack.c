@@ -18,7 +18,7 @@ static int step_edge(const ckpt_view *view, const ckpt_series *series, const int
         }
         if (event[c] >= 0) {
             ckpt_bands bands;
-            ckpt_event_bands(series->trace, &series->trace->event[event[c]], &bands);
+            ckpt_series_bands(series, event[c], &bands);
             double sum = 0;
             for (int k = 0; k <= b; k++) {
                 sum += (double)bands.bytes[k];

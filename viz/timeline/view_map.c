@@ -184,7 +184,9 @@ static const char *title_of(ckpt_view *view, int which)
     const ckpt_live_range *const range = &view->ranges.range[which];
     const ckpt_event *const event = view->ranges.trace->event;
     const char *const reason = ckpt_view_keep(view, ckpt_live_range_reason(&view->ranges, which, view->canvas.scratch));
-    return CKPT_SAY(view, "%s: %s, %s at %s, %ss %d to %d; %s", range->name, ckpt_live_range_kind_name(range->kind),
+    const bool module = view->no_plan && range->layer[0] != '\0';
+    return CKPT_SAY(view, "%s%s%s: %s, %s at %s, %ss %d to %d; %s", range->name, module ? " in " : "",
+                    module ? range->layer : "", ckpt_live_range_kind_name(range->kind),
                     ckpt_view_bytes(view, range->bytes),
                     range->address != 0 ? CKPT_SAY(view, "0x%llx", (unsigned long long)range->address)
                                         : ckpt_view_bytes(view, range->offset),
@@ -204,13 +206,18 @@ static double min_titled_area(const ckpt_box *box, int count)
     return minimum;
 }
 
-/* The name of a range in its box, when there is room for a good part of it. */
-static void name_box(ckpt_view *view, const ckpt_box *box, const char *name)
+/* The name of a range in its box, when there is room for a good part of it; without a plan its module's. */
+static void name_box(ckpt_view *view, const ckpt_box *box, const ckpt_live_range *range)
 {
-    enum { PAD = 4, MIN = 44, SMALLEST = 9, LARGEST = 11 };
+    const char *const name = view->no_plan && range->layer[0] != '\0' ? range->layer : range->name;
+    enum { PAD = 4, LEAST = 44, SMALLEST = 9, LARGEST = 11 };
     const double size = fmin(LARGEST, box->height - 1.5), room = box->width - 2 * PAD;
     const ckpt_font font = {size, false, ckpt_colour_role_looks[box->role].text, 0};
-    if (size >= SMALLEST && room >= MIN) {
+    if (size < SMALLEST) {
+        return;
+    }
+    const double whole = ckpt_view_measure(view, font, name);
+    if (room >= fmin(whole, fmax(LEAST, whole * 2 / 3))) {
         ckpt_view_words_on(view, box->x + box->width / 2, box->y + box->height / 2, font, room, name, box->role);
     }
 }
@@ -237,7 +244,7 @@ static void draw_ranges(ckpt_view *view)
     view->canvas.renderer->boxes(&view->canvas, box, count);
     ckpt_view_draw_hairline(view, view->map_top, view->map_bottom);
     for (int i = 0; i < count; i++) {
-        name_box(view, &box[i], ranges->range[which[i]].name);
+        name_box(view, &box[i], &ranges->range[which[i]]);
     }
 }
 

@@ -31,10 +31,11 @@ double ckpt_view_table_width(const ckpt_view *view)
     return columns_of(view, 0, ignored);
 }
 
+/* What the chart shows at all: the table says what its colours mean. */
 static bool has_row(const ckpt_view *view, int b)
 {
     const ckpt_series *const other = ckpt_view_other(view);
-    return view->series[view->base].at_peak.bytes[b] > 0 || (other != NULL && other->at_peak.bytes[b] > 0);
+    return view->series[view->base].used[b] || (other != NULL && other->used[b]);
 }
 
 int ckpt_view_table_rows(const ckpt_view *view)

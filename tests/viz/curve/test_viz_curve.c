@@ -171,7 +171,7 @@ static void odd_curves(void **state)
 /* Where `name` is drawn: its left end and its middle. */
 static void find_words(const char *svg, const char *name, double *x, double *y)
 {
-    char body[40];
+    char body[80];
     snprintf(body, sizeof body, ">%s</text>", name);
     const char *const words = strstr(svg, body);
     CHECK(words != NULL, "%s is not drawn", name);
@@ -247,7 +247,41 @@ static void letters_tell_baselines_apart(void **state)
     ckpt_text_fini(&text);
 }
 
-/* Ten thousand points: words are looked for around some of them only, and nothing is cut. */
+/* Words lay on the curve, a mark beside a name read as a point of it, and in a narrow terminal they covered areas: what
+ * everything is stands under the axis. */
+static void names_lay_on_the_curve(void **state)
+{
+    static const char *const name[] = {"planned",
+                                       "sqrt",
+                                       "dtr",
+                                       "keep-all",
+                                       "no plan below 400 MB",
+                                       "static block 100 MB",
+                                       "bound: no schedule is faster",
+                                       "chosen.json: 650 MB, +11.00 %"};
+    made m;
+    ckpt_text text;
+    make_curve(&m);
+    double x, y, axis;
+    draw(&m, 1, "svg", NULL, &text);
+    find_words(text.bytes, "budget of the step, static block included", &x, &axis);
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        find_words(text.bytes, name[i], &x, &y);
+        CHECK(y > axis, "%s stands at %.1f, in the picture, which ends at %.1f", name[i], y, axis);
+    }
+    ckpt_text_fini(&text);
+    draw(&m, 1, "txt", &(ckpt_view_options){.width = 60}, &text);
+    const char *const above = strstr(text.bytes, "over keep-all"), *const below =
+                                                                       strstr(text.bytes, "budget of the step");
+    assert_true(above != NULL && below != NULL);
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        const char *const found = strstr(above + strlen("over keep-all"), name[i]);
+        CHECK(found > below, "%s is not under the axis:\n%s", name[i], text.bytes);
+    }
+    ckpt_text_fini(&text);
+}
+
+/* Ten thousand points, and nothing is cut. */
 static void many_points(void **state)
 {
     enum { MANY = 10000 };
@@ -318,6 +352,7 @@ int main(void)
         cmocka_unit_test(odd_curves),
         cmocka_unit_test(letters_tell_baselines_apart),
         cmocka_unit_test(names_of_crowded_baselines_overlap),
+        cmocka_unit_test(names_lay_on_the_curve),
         cmocka_unit_test(many_points),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(no_memory),

@@ -463,6 +463,54 @@ static void time_never_goes_back(void **state)
     }
 }
 
+/* What was recomputed and what is offloaded had the chart's colour of activations and no number, and colours of their own
+ * in the map. An allocation larger than its category says no more than the category. */
+static void recomputed_bytes_were_drawn_as_activations(void **state)
+{
+    fixture *const f = *state;
+    enum { EVENTS = 4 };
+    ckpt_event event[EVENTS] = {
+        {.step = 0, .name = "a", .layer = "a", .stream = "compute"},
+        {.step = 1, .name = "b", .layer = "b", .stream = "compute"},
+        {.step = 2, .name = "a", .layer = "a", .stream = "compute", .span = CKPT_SPAN_RECOMPUTE},
+        {.step = 3, .name = "s", .layer = "s", .stream = "h2d", .span = CKPT_SPAN_COPY},
+    };
+    static const ckpt_bytes activations[EVENTS] = {100, 130, 200, 200}, saved[EVENTS] = {0, 0, 0, 40};
+    for (int i = 0; i < EVENTS; i++) {
+        event[i].bytes[CKPT_CAT_ACTIVATIONS] = activations[i];
+        event[i].bytes[CKPT_CAT_SAVED] = saved[i];
+    }
+    ckpt_trace_allocation allocation[] = {
+        {.name = "a", .category = CKPT_CAT_ACTIVATIONS, .from = 0, .to = 1, .bytes = 100},
+        {.name = "b", .category = CKPT_CAT_ACTIVATIONS, .from = 1, .to = 3, .bytes = 30},
+        {.name = "a", .category = CKPT_CAT_ACTIVATIONS, .from = 2, .to = 3, .bytes = 170},
+        {.name = "s", .category = CKPT_CAT_SAVED, .from = 3, .to = 3, .bytes = 40},
+    };
+    const ckpt_trace trace = {.source = "t",
+                              .event = event,
+                              .event_count = EVENTS,
+                              .allocation = allocation,
+                              .allocation_count = sizeof allocation / sizeof *allocation},
+                     *const only = &trace;
+    for (int hostile = 0; hostile < 2; hostile++) {
+        static const ckpt_bytes wanted[2][EVENTS] = {{0, 0, 170, 170}, {0, 0, 200, 200}};
+        allocation[2].bytes = hostile ? INT64_MAX : allocation[2].bytes;
+        ckpt_series series[CKPT_VIEW_TRACES];
+        int base = 0;
+        CHECK_OK(ckpt_series_make(&only, 1, false, &f->arena, series, &base, &f->err), f->err);
+        for (int i = 0; i < EVENTS; i++) {
+            ckpt_bands bands;
+            ckpt_series_bands(&series[0], i, &bands);
+            assert_int_equal(bands.bytes[CKPT_BAND_RECOMPUTED], wanted[hostile][i]);
+            assert_int_equal(bands.bytes[CKPT_BAND_ACTIVATIONS], activations[i] - wanted[hostile][i]);
+            assert_int_equal(bands.bytes[CKPT_BAND_OFFLOADED], saved[i]);
+            assert_int_equal(bands.bytes[CKPT_BAND_SAVED], 0);
+            assert_int_equal(bands.planned, activations[i] + saved[i]);
+        }
+        CHECK(series[0].used[CKPT_BAND_RECOMPUTED] && !series[0].used[CKPT_BAND_WORKSPACE], "bands in use");
+    }
+}
+
 /* 5,000 stays of one step each over the whole arena: no box of its own, but together they fill the map. */
 static void what_is_thinner_than_a_pixel_is_there(void **state)
 {
@@ -557,6 +605,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(another_place_is_said, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(budget, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(time_never_goes_back, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(recomputed_bytes_were_drawn_as_activations, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(what_is_thinner_than_a_pixel_is_there, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(a_place_more_is_said, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(a_huge_static_block_ends, ckpt_test_open, ckpt_test_close),
