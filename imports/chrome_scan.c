@@ -40,9 +40,6 @@ ckpt_code ckpt_scan_fail(const ckpt_scan *scan, const char *at, ckpt_err *err, c
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    for (char *c = message; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
-    }
     find_place(scan, at, &line, &column);
     return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.200s:%d:%d: %s", scan->source, line, column, message);
 }

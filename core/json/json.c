@@ -47,15 +47,6 @@ static double real_of(const ckpt_item *item)
     return ckpt_real_parse(value_of(item), &end);
 }
 
-void ckpt_json_flatten(char *message)
-{
-    for (char *c = message; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            *c = ' ';
-        }
-    }
-}
-
 /* The value for "found ...": short ones as they are, others by type. */
 typedef struct description {
     char text[72];
@@ -109,7 +100,6 @@ ckpt_code ckpt_json_fail_at(const ckpt_json *json, ckpt_position at, const char 
     if (err != NULL) {
         err->text_line = at.line;
         err->text_column = at.column;
-        ckpt_json_flatten(err->msg);
     }
     return code;
 }
@@ -248,7 +238,6 @@ ckpt_code ckpt_item_blame(const ckpt_item *item, ckpt_code code, ckpt_err *err)
     if (err != NULL && code != CKPT_NO_MEMORY) {
         const ckpt_position at = ckpt_item_position(item);
         ckpt_err_at(err, "%.200s:%d:%d", item->json->source, at.line, at.column);
-        ckpt_json_flatten(err->msg);
         err->text_line = at.line;
         err->text_column = at.column;
     }

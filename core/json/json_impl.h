@@ -44,8 +44,6 @@ uint32_t ckpt_json_key_at(const ckpt_json *json, const ckpt_json_entry *member);
 
 /* CKPT_BAD_INPUT "file:line:column: what". */
 ckpt_code ckpt_json_fail_at(const ckpt_json *json, ckpt_position at, const char *what, ckpt_err *err);
-/* Messages are one line: what a file quotes must not break it. */
-void ckpt_json_flatten(char *message);
 /* The line and column at which text[at] stands, counted from `from` onwards, whose place is *place. Cost: O(at - from). */
 void ckpt_json_count(const ckpt_json *json, size_t *from, ckpt_position *place, size_t at);
 

@@ -237,13 +237,23 @@ static ckpt_code read_count(const char *header, const char *key, const char *pat
     return CKPT_OK;
 }
 
+/* Is the next quote behind so many characters that need no escapes? */
+static bool ends_plain(const char *words, size_t length)
+{
+    size_t i = 0;
+    while (words[i] >= ' ' && words[i] <= '~' && words[i] != '"' && words[i] != '\\') {
+        i++;
+    }
+    return i == length && words[i] == '"';
+}
+
 /* The text of a member between its quotes, into `size` bytes; what we write there needs no escapes. */
 static ckpt_code read_words(const char *header, const char *key, const char *path, char *words, size_t size,
                             ckpt_err *err)
 {
     size_t length = 0;
     const char *const value = find_member(header, key, &length);
-    if (value == NULL || length < 2 || length - 2 >= size || value[0] != '"' || value[length - 1] != '"') {
+    if (value == NULL || length < 2 || length - 2 >= size || value[0] != '"' || !ends_plain(value + 1, length - 2)) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line has no \"%s\" of at most %zu characters", path, key,
                          size - 1);
     }

@@ -169,14 +169,7 @@ int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value)
 
 int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err)
 {
-    char line[sizeof err->msg];
-    snprintf(line, sizeof line, "%s", err->msg);
-    for (char *c = line; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20) {
-            *c = ' ';
-        }
-    }
-    complain(cli, line, "");
+    complain(cli, err->msg, "");
     return ckpt_exit_code(err->code);
 }
 

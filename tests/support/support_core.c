@@ -190,36 +190,6 @@ void ckpt_test_round_trip(const char *kind, const char *text)
     ckpt_text_fini(&once);
 }
 
-size_t ckpt_test_damage(char *bytes, size_t length, size_t room)
-{
-    static const char telling[] = "{}[]\",:0123456789-.eE\\ntfu#^() \n\xff";
-    for (uint64_t k = 1 + ckpt_test_draw(4); k > 0 && length > 0; k--) {
-        const size_t at = (size_t)ckpt_test_draw(length);
-        const size_t span = 1 + (size_t)ckpt_test_draw(length - at < 60 ? length - at : 60);
-        switch (ckpt_test_draw(6)) {
-        case 0: bytes[at] = (char)(bytes[at] ^ (1 << ckpt_test_draw(8))); break;
-        case 1: bytes[at] = telling[ckpt_test_draw(sizeof telling)]; break;
-        case 2: length = ckpt_test_draw(4) == 0 ? at : length; break;
-        case 3: /* a chunk twice */
-            if (length + span < room) {
-                memmove(bytes + at + span, bytes + at, length - at);
-                length += span;
-            }
-            break;
-        case 4: /* a chunk gone */
-            memmove(bytes + at, bytes + at + span, length - at - span);
-            length -= span;
-            break;
-        default: { /* a chunk of elsewhere */
-            const size_t from = (size_t)ckpt_test_draw(length - span + 1);
-            memmove(bytes + at, bytes + from, span);
-            break;
-        }
-        }
-    }
-    return length;
-}
-
 char ckpt_test_notes[4096];
 
 void ckpt_test_take_note(const char *line)

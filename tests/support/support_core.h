@@ -28,10 +28,6 @@ void ckpt_test_refused(const char *kind, const char *text, ckpt_code code, const
 /* The text with the first `old` in it replaced; fails the test when there is none. 8 results at a time live. */
 const char *ckpt_test_replace(const char *text, const char *old, const char *fresh);
 
-/* One to four damages of a text by ckpt_test_draw: bits, telling characters, pieces twice, gone or from elsewhere, the
- * rest cut off. Gives the new length, at most `room`. */
-size_t ckpt_test_damage(char *bytes, size_t length, size_t room);
-
 /* The notes of an importer since the test emptied them, a line each; a function to hand to it. */
 extern char ckpt_test_notes[4096];
 void ckpt_test_take_note(const char *line);

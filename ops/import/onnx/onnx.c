@@ -532,9 +532,6 @@ static ckpt_code with_file(const char *path, const char *const *set, int set_cou
     }
     code = code == CKPT_OK ? read_graph(&m, set, set_count, strict) : code;
     code = code == CKPT_OK ? use(&m, context) : code;
-    for (char *c = err != NULL && code != CKPT_OK ? err->msg : NULL; c != NULL && *c != '\0'; c++) {
-        *c = (unsigned char)*c < ' ' ? '?' : *c; /* of a name: a message is one line */
-    }
     if (model != NULL) {
         onnx__model_proto__free_unpacked(model, &memory);
     }

@@ -15,6 +15,16 @@
 #include "core/base/text.h"
 #include "core/formats/machine.h"
 
+/* A state file whose first line had no } was quoted with its line end, which broke the message in two. */
+static void test_message_is_one_line_whatever_it_quotes(void **state)
+{
+    ckpt_err err = {0};
+    assert_int_equal(CKPT_FAIL(&err, CKPT_BAD_INPUT, "found \"%s\"", "a\nb\x7f\t"), CKPT_BAD_INPUT);
+    assert_string_equal(err.msg, "found \"a b  \"");
+    ckpt_err_at(&err, "%s", "x\ry");
+    assert_string_equal(err.msg, "x y: found \"a b  \"");
+}
+
 static void test_text_escapes_json_and_xml(void **state)
 {
     ckpt_err err = {0};
@@ -392,6 +402,7 @@ static void test_exit_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_message_is_one_line_whatever_it_quotes),
         cmocka_unit_test(test_text_escapes_json_and_xml),
         cmocka_unit_test(test_text_in_json_is_always_utf8),
         cmocka_unit_test(test_text_grows_past_every_buffer),

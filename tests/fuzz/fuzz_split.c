@@ -1,0 +1,272 @@
+/* What pieces inputs have. Bytes that are not what they should be end a list, and are no error. */
+#include "tests/fuzz/fuzz.h"
+
+#include <string.h>
+
+enum { DEEPEST = 64 };
+
+/* ---- texts ---- */
+
+static bool is_word(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_.+-", c) != NULL;
+}
+
+/* Behind the string, number, word or sign that begins at `at`. */
+static size_t token_end(const uint8_t *bytes, size_t at, size_t end)
+{
+    if (bytes[at] == '"') {
+        for (at++; at < end && bytes[at] != '"'; at++) {
+            at += bytes[at] == '\\';
+        }
+        return at < end ? at + 1 : end;
+    }
+    if (bytes[at] == '\0' || !is_word(bytes[at])) {
+        return at + 1;
+    }
+    while (at < end && bytes[at] != '\0' && is_word(bytes[at])) {
+        at++;
+    }
+    return at;
+}
+
+static fuzz_kind token_kind(const uint8_t *token, size_t length)
+{
+    const bool digits = token[0] >= '0' && token[0] <= '9';
+    return digits || (token[0] == '-' && length > 1) ? FUZZ_DIGITS : FUZZ_PLAIN;
+}
+
+/* A value in brackets holds its elements or members, each up to its comma; a member holds its key and its value. */
+typedef struct nest {
+    int value, entry; /* pieces */
+} nest;
+
+void fuzz_split_text(fuzz_pieces *pieces, size_t from, size_t to, int parent)
+{
+    nest open[DEEPEST];
+    int depth = 0;
+    const uint8_t *const bytes = pieces->bytes;
+    for (size_t at = from, end = from; at < to; at = end) {
+        const uint8_t c = bytes[at];
+        const int entry = depth > 0 ? open[depth - 1].entry : parent;
+        end = token_end(bytes, at, to);
+        if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
+            continue;
+        }
+        if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+            if (entry >= 0) {
+                pieces->at[entry].to = at;
+            }
+            if (open[depth].value >= 0) {
+                pieces->at[open[depth].value].to = end;
+            }
+        } else if ((c == '{' || c == '[') && depth < DEEPEST) {
+            const int value = fuzz_piece_add(pieces, FUZZ_NODE, at, to, entry);
+            open[depth++] = (nest){value, fuzz_piece_add(pieces, FUZZ_NODE, end, to, value)};
+        } else if (c == ',' && depth > 0) {
+            if (entry >= 0) {
+                pieces->at[entry].to = end;
+            }
+            open[depth - 1].entry = fuzz_piece_add(pieces, FUZZ_NODE, end, to, open[depth - 1].value);
+        } else {
+            fuzz_piece_add(pieces, token_kind(bytes + at, end - at), at, end, entry);
+        }
+    }
+}
+
+/* ---- binary formats ---- */
+
+static size_t varint_end(const uint8_t *bytes, size_t at, size_t end)
+{
+    const size_t last = at + 10 < end ? at + 10 : end;
+    while (at < last && bytes[at] >= 0x80) {
+        at++;
+    }
+    return at < last ? at + 1 : end + 1; /* end + 1: it has no end */
+}
+
+static uint64_t little(const uint8_t *bytes, size_t width)
+{
+    uint64_t number = 0;
+    for (size_t i = width; i > 0; i--) {
+        number = number << 8 | bytes[i - 1];
+    }
+    return number;
+}
+
+static uint64_t varint(const uint8_t *bytes, size_t at, size_t end)
+{
+    uint64_t number = 0;
+    for (unsigned shift = 0; at < end && shift < 64; at++, shift += 7) {
+        number |= (uint64_t)(bytes[at] & 0x7f) << shift;
+    }
+    return number;
+}
+
+/* Bytes with their length before them. Gives the piece. */
+static int add_counted(fuzz_pieces *pieces, fuzz_kind kind, size_t length_at, int width, size_t from, size_t to,
+                       int parent)
+{
+    const int piece = fuzz_piece_add(pieces, kind, from, to, parent);
+    if (piece >= 0) {
+        pieces->at[piece].length_at = length_at;
+        pieces->at[piece].length_width = width;
+    }
+    return piece;
+}
+
+/* What follows an opcode: so many bytes, or a length of so many bytes (negative) and what it counts. LINE: up to a line
+ * end, TWO: up to the second one. */
+enum { LINE = 100, TWO = 101 };
+static int argument_of(uint8_t opcode)
+{
+    switch (opcode) {
+    case 'K': case 'h': case 'q': case 0x80: case 0x82: return 1;
+    case 'M': case 0x83: return 2;
+    case 'J': case 'j': case 'r': case 0x84: return 4;
+    case 'G': case 0x95: return 8;
+    case 'U': case 'C': case 0x8a: case 0x8c: return -1;
+    case 'T': case 'B': case 'X': case 0x8b: return -4;
+    case 0x8d: case 0x8e: case 0x96: return -8;
+    case 'F': case 'I': case 'L': case 'S': case 'V': case 'P': case 'g': case 'p': return LINE;
+    case 'c': case 'i': return TWO;
+    default: return 0;
+    }
+}
+
+void fuzz_split_pickle(fuzz_pieces *pieces, size_t from, size_t to, int parent)
+{
+    const uint8_t *const bytes = pieces->bytes;
+    for (size_t at = from, end = from; at < to; at = end) {
+        const int argument = argument_of(bytes[at]), width = argument < 0 ? -argument : argument;
+        end = at + 1;
+        if (argument >= LINE) {
+            for (int lines = argument - LINE + 1; lines > 0 && end < to; end++) {
+                lines -= bytes[end] == '\n';
+            }
+            fuzz_piece_add(pieces, FUZZ_PLAIN, at, end, parent);
+            continue;
+        }
+        if (to - end < (size_t)width) {
+            return;
+        }
+        end += (size_t)width;
+        const uint64_t count = argument < 0 ? little(bytes + at + 1, (size_t)width) : 0;
+        if (count > to - end) {
+            return;
+        }
+        const int opcode = fuzz_piece_add(pieces, FUZZ_NODE, at, end + (size_t)count, parent);
+        if (argument > 0) {
+            fuzz_piece_add(pieces, FUZZ_LITTLE, at + 1, end, opcode);
+        } else if (argument < 0) {
+            add_counted(pieces, FUZZ_PLAIN, at + 1, width, end, end + (size_t)count, opcode);
+        }
+        end += (size_t)count;
+    }
+}
+
+/* Where a field ends, its tag at `at`; 0: there is none. */
+static size_t field_end(const uint8_t *bytes, size_t at, size_t to, size_t *value)
+{
+    *value = varint_end(bytes, at, to);
+    if (*value >= to || varint(bytes, at, *value) < 8) {
+        return 0;
+    }
+    size_t end = 0;
+    switch (bytes[at] & 7) {
+    case 0: end = varint_end(bytes, *value, to); break;
+    case 1: end = *value + 8; break;
+    case 5: end = *value + 4; break;
+    case 2:
+        end = varint_end(bytes, *value, to);
+        if (end > to || varint(bytes, *value, end) > to - end) {
+            return 0;
+        }
+        return end + (size_t)varint(bytes, *value, end);
+    default: return 0;
+    }
+    return end <= to ? end : 0;
+}
+
+static bool is_message(const uint8_t *bytes, size_t from, size_t to)
+{
+    size_t value = 0;
+    while (from < to) {
+        from = field_end(bytes, from, to, &value);
+        if (from == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void split_message(fuzz_pieces *pieces, size_t from, size_t to, int parent, int depth)
+{
+    const uint8_t *const bytes = pieces->bytes;
+    size_t value = 0;
+    for (size_t at = from, end = from; at < to; at = end) {
+        end = field_end(bytes, at, to, &value);
+        if (end == 0) {
+            return;
+        }
+        const int field = fuzz_piece_add(pieces, FUZZ_NODE, at, end, parent);
+        if ((bytes[at] & 7) != 2) {
+            fuzz_piece_add(pieces, (bytes[at] & 7) == 0 ? FUZZ_VARINT : FUZZ_LITTLE, value, end, field);
+            continue;
+        }
+        const size_t inner = varint_end(bytes, value, to);
+        const bool message = depth < DEEPEST && inner < end && is_message(bytes, inner, end);
+        const int content = add_counted(pieces, message ? FUZZ_NODE : FUZZ_PLAIN, value, 0, inner, end, field);
+        if (message && content >= 0) {
+            split_message(pieces, inner, end, content, depth + 1);
+        }
+    }
+}
+
+void fuzz_split_protobuf(fuzz_pieces *pieces, size_t from, size_t to, int parent)
+{
+    split_message(pieces, from, to, parent, 0);
+}
+
+void fuzz_split_safetensors(fuzz_pieces *pieces, size_t from, size_t to, int parent)
+{
+    if (to - from < 8 || little(pieces->bytes + from, 8) > to - from - 8) {
+        return;
+    }
+    const size_t header = from + 8, data = header + (size_t)little(pieces->bytes + from, 8);
+    fuzz_split_text(pieces, header, data, add_counted(pieces, FUZZ_NODE, from, 8, header, data, parent));
+    fuzz_piece_add(pieces, FUZZ_PLAIN, data, to, parent);
+}
+
+/* "ckptspol", version, process, the program's name with its length, then records of numbers, each with its length. */
+void fuzz_split_spool(fuzz_pieces *pieces, size_t from, size_t to, int parent)
+{
+    const uint8_t *const bytes = pieces->bytes;
+    size_t at = from + 8;
+    for (int i = 0; i < 2 && at < to; i++) {
+        const size_t end = varint_end(bytes, at, to);
+        if (end > to) {
+            return;
+        }
+        fuzz_piece_add(pieces, FUZZ_VARINT, at, end, parent);
+        at = end;
+    }
+    while (at < to) {
+        const size_t content = varint_end(bytes, at, to);
+        if (content > to || varint(bytes, at, content) > to - content) {
+            return;
+        }
+        const size_t end = content + (size_t)varint(bytes, at, content);
+        const int record = add_counted(pieces, FUZZ_NODE, at, 0, content, end, parent);
+        for (size_t number = content; number < end && record >= 0;) {
+            const size_t next = varint_end(bytes, number, end);
+            if (next > end) {
+                break;
+            }
+            fuzz_piece_add(pieces, FUZZ_VARINT, number, next, record);
+            number = next;
+        }
+        at = end;
+    }
+}
