@@ -73,7 +73,7 @@ size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t room);
 typedef struct fuzz_reader {
     const char *name;
     fuzz_split *split;
-    bool placed; /* a refusal says file, line and column; else the file alone */
+    bool placed;        /* a refusal says file, line and column; else the file alone */
     const char *writes; /* the format (support_core.h) of what it writes; NULL: nothing */
     /* Reads the file `path`, and adds what was read to `written` in that format. Errors: what the reader refuses. */
     ckpt_code (*read)(const char *path, ckpt_arena *arena, ckpt_text *written, ckpt_err *err);

@@ -14,4 +14,5 @@ static ckpt_code read_chrome(const char *path, ckpt_arena *arena, ckpt_text *wri
     return ckpt_text_end(written, err);
 }
 
-const fuzz_reader fuzz_the_reader = {.name = "chrome", .split = fuzz_split_text, .writes = "trace", .read = read_chrome};
+const fuzz_reader fuzz_the_reader = {
+    .name = "chrome", .split = fuzz_split_text, .writes = "trace", .read = read_chrome};

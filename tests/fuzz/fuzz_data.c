@@ -99,5 +99,4 @@ static ckpt_code read_data(const char *path, ckpt_arena *arena, ckpt_text *writt
     return code;
 }
 
-const fuzz_reader fuzz_the_reader = {
-    .name = "data", .split = fuzz_split_text, .read = read_data, .seed = make_data};
+const fuzz_reader fuzz_the_reader = {.name = "data", .split = fuzz_split_text, .read = read_data, .seed = make_data};

@@ -24,8 +24,5 @@ static size_t make_trace(uint8_t *bytes, size_t room)
     return length;
 }
 
-const fuzz_reader fuzz_the_reader = {.name = "execution",
-                                     .split = fuzz_split_text,
-                                     .writes = "graph",
-                                     .read = read_execution,
-                                     .seed = make_trace};
+const fuzz_reader fuzz_the_reader = {
+    .name = "execution", .split = fuzz_split_text, .writes = "graph", .read = read_execution, .seed = make_trace};

@@ -8,8 +8,5 @@ static ckpt_code read_format(const char *path, ckpt_arena *arena, ckpt_text *wri
     return format->rewrite != NULL ? format->rewrite(path, arena, written, err) : format->read(path, arena, err);
 }
 
-const fuzz_reader fuzz_the_reader = {.name = FUZZ_FORMAT,
-                                     .split = fuzz_split_text,
-                                     .placed = true,
-                                     .writes = FUZZ_FORMAT,
-                                     .read = read_format};
+const fuzz_reader fuzz_the_reader = {
+    .name = FUZZ_FORMAT, .split = fuzz_split_text, .placed = true, .writes = FUZZ_FORMAT, .read = read_format};

@@ -35,8 +35,7 @@ static void check_same(const ckpt_item *item, const json_t *wanted)
         }
         break;
     case JSON_STRING:
-        FUZZ_CHECK(ckpt_item_text(item, &arena, &text, NULL) == CKPT_OK &&
-                       strcmp(text, json_string_value(wanted)) == 0,
+        FUZZ_CHECK(ckpt_item_text(item, &arena, &text, NULL) == CKPT_OK && strcmp(text, json_string_value(wanted)) == 0,
                    "another text: %s", text);
         break;
     case JSON_INTEGER:
@@ -77,5 +76,4 @@ static ckpt_code read_json(const char *path, ckpt_arena *arena, ckpt_text *writt
     return code;
 }
 
-const fuzz_reader fuzz_the_reader = {
-    .name = "json", .split = fuzz_split_text, .placed = true, .read = read_json};
+const fuzz_reader fuzz_the_reader = {.name = "json", .split = fuzz_split_text, .placed = true, .read = read_json};

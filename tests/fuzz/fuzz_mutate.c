@@ -29,7 +29,8 @@ int fuzz_piece_add(fuzz_pieces *pieces, fuzz_kind kind, size_t from, size_t to, 
     if (pieces->count == FUZZ_PIECES) {
         return -1;
     }
-    pieces->at[pieces->count] = (fuzz_piece){.from = from, .to = to, .length_width = -1, .parent = parent, .kind = kind};
+    pieces->at[pieces->count] =
+        (fuzz_piece){.from = from, .to = to, .length_width = -1, .parent = parent, .kind = kind};
     return pieces->count++;
 }
 
@@ -116,10 +117,41 @@ static void change(mutant *m, const fuzz_pieces *pieces, int around, size_t from
 
 static uint64_t edge(mutant *m, uint64_t now)
 {
-    static const uint64_t edges[] = {0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 99, 100, 127, 128, 255, 256, 1000, 1024,
-                                     4095, 4096, 65535, 65536, 1000000, (1u << 30), INT32_MAX, UINT64_C(1) << 31,
-                                     UINT32_MAX, UINT64_C(1) << 32, UINT64_C(1) << 40, UINT64_C(1) << 53,
-                                     UINT64_C(1) << 62, INT64_MAX, UINT64_C(1) << 63};
+    static const uint64_t edges[] = {0,
+                                     1,
+                                     2,
+                                     3,
+                                     7,
+                                     8,
+                                     15,
+                                     16,
+                                     31,
+                                     32,
+                                     63,
+                                     64,
+                                     99,
+                                     100,
+                                     127,
+                                     128,
+                                     255,
+                                     256,
+                                     1000,
+                                     1024,
+                                     4095,
+                                     4096,
+                                     65535,
+                                     65536,
+                                     1000000,
+                                     (1u << 30),
+                                     INT32_MAX,
+                                     UINT64_C(1) << 31,
+                                     UINT32_MAX,
+                                     UINT64_C(1) << 32,
+                                     UINT64_C(1) << 40,
+                                     UINT64_C(1) << 53,
+                                     UINT64_C(1) << 62,
+                                     INT64_MAX,
+                                     UINT64_C(1) << 63};
     switch (draw(m, 8)) {
     case 0: return now + 1;
     case 1: return now - 1;
@@ -133,8 +165,9 @@ static uint64_t edge(mutant *m, uint64_t now)
 
 static size_t edge_text(mutant *m, const uint8_t *from, size_t length, char *text, size_t room)
 {
-    static const char *const odd[] = {"-0",     "0.5",   "1e308",  "1e-400", "-1e308", "2.5e-324", "1e999",
-                                      "9223372036854775808", "-9223372036854775809", "0.1", "1.0", "99", "00"};
+    static const char *const odd[] = {
+        "-0",  "0.5", "1e308", "1e-400", "-1e308", "2.5e-324", "1e999", "9223372036854775808", "-9223372036854775809",
+        "0.1", "1.0", "99",    "00"};
     char now[32];
     snprintf(now, sizeof now, "%.*s", (int)length, (const char *)from);
     if (draw(m, 4) == 0) {

@@ -91,7 +91,8 @@ int main(int argc, char **argv)
         run(input, size);
     }
     const int accepted = (int)(fuzz_accepted - before);
-    printf("%s: %d files, %d good; %d of %d mutants accepted\n", fuzz_the_reader.name, argc - 1, count, accepted, mutants);
+    printf("%s: %d files, %d good; %d of %d mutants accepted\n", fuzz_the_reader.name, argc - 1, count, accepted,
+           mutants);
     FUZZ_CHECK(mutants == 0 || (accepted > 0 && accepted < mutants), "changes are too few or too many");
     return 0;
 }

@@ -67,6 +67,18 @@ static ckpt_code take_line(ckpt_options *options, char *line, ckpt_err *err)
     return taken ? CKPT_OK : CKPT_FAIL(err, CKPT_BAD_INPUT, "no option of ours");
 }
 
+static bool is_switch(const char *name)
+{
+    int32_t count = 0;
+    const ckpt_option_info *const info = ckpt_options_list(&count);
+    for (int32_t i = 0; i < count; i++) {
+        if (strcmp(info[i].name, name) == 0) {
+            return info[i].argument == NULL;
+        }
+    }
+    return false;
+}
+
 static void take_words(const ckpt_options *options, ckpt_arena *arena, ckpt_err *err)
 {
     ckpt_options again;
@@ -76,7 +88,7 @@ static void take_words(const ckpt_options *options, ckpt_arena *arena, ckpt_err 
     ckpt_options_init(&again);
     for (int i = 0; i < count; i++) {
         bool taken = false;
-        const char *const value = i + 1 < count && strncmp(word[i + 1], "--", 2) != 0 ? word[i + 1] : NULL;
+        const char *const value = i + 1 < count && !is_switch(word[i] + 2) ? word[i + 1] : NULL;
         const ckpt_code code = ckpt_options_take(&again, word[i] + 2, value, &taken, err);
         FUZZ_CHECK(code == CKPT_OK && taken, "%s %s: %s", word[i], value != NULL ? value : "", err->msg);
         i += value != NULL;

@@ -37,5 +37,4 @@ static ckpt_code read_safetensors(const char *path, ckpt_arena *arena, ckpt_text
     return CKPT_OK;
 }
 
-const fuzz_reader fuzz_the_reader = {
-    .name = "safetensors", .split = fuzz_split_safetensors, .read = read_safetensors};
+const fuzz_reader fuzz_the_reader = {.name = "safetensors", .split = fuzz_split_safetensors, .read = read_safetensors};

@@ -14,4 +14,5 @@ static ckpt_code read_snapshot(const char *path, ckpt_arena *arena, ckpt_text *w
     return ckpt_text_end(written, err);
 }
 
-const fuzz_reader fuzz_the_reader = {.name = "snapshot", .split = fuzz_split_pickle, .writes = "trace", .read = read_snapshot};
+const fuzz_reader fuzz_the_reader = {
+    .name = "snapshot", .split = fuzz_split_pickle, .writes = "trace", .read = read_snapshot};

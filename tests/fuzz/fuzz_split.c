@@ -121,18 +121,17 @@ static int add_counted(fuzz_pieces *pieces, fuzz_kind kind, size_t length_at, in
 enum { LINE = 100, TWO = 101 };
 static int argument_of(uint8_t opcode)
 {
-    switch (opcode) {
-    case 'K': case 'h': case 'q': case 0x80: case 0x82: return 1;
-    case 'M': case 0x83: return 2;
-    case 'J': case 'j': case 'r': case 0x84: return 4;
-    case 'G': case 0x95: return 8;
-    case 'U': case 'C': case 0x8a: case 0x8c: return -1;
-    case 'T': case 'B': case 'X': case 0x8b: return -4;
-    case 0x8d: case 0x8e: case 0x96: return -8;
-    case 'F': case 'I': case 'L': case 'S': case 'V': case 'P': case 'g': case 'p': return LINE;
-    case 'c': case 'i': return TWO;
-    default: return 0;
+    static const struct {
+        const char *opcodes;
+        int argument;
+    } of[] = {{"Khq\x80\x82", 1}, {"M\x83", 2},         {"Jjr\x84", 4},     {"G\x95", 8}, {"UC\x8a\x8c", -1},
+              {"TBX\x8b", -4},    {"\x8d\x8e\x96", -8}, {"FILSVPgp", LINE}, {"ci", TWO}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (opcode != 0 && strchr(of[i].opcodes, opcode) != NULL) {
+            return of[i].argument;
+        }
     }
+    return 0;
 }
 
 void fuzz_split_pickle(fuzz_pieces *pieces, size_t from, size_t to, int parent)

@@ -28,7 +28,12 @@ static void fill(ckpt_spool *spool)
         {.kind = CKPT_ACTIVITY_ALLOCATE, .name = "", .start_ns = 1500, .end_ns = 1500, .bytes = 4096, .address = 65536},
         {.kind = CKPT_ACTIVITY_CALL, .name = "launch", .start_ns = 2000, .end_ns = 2500, .correlation = 3, .thread = 1},
         {.kind = CKPT_ACTIVITY_KERNEL, .name = "_Z3addPf", .start_ns = 3000, .end_ns = 5000, .correlation = 3},
-        {.kind = CKPT_ACTIVITY_COPY, .way = CKPT_COPY_TO_HOST, .name = "", .start_ns = 5000, .end_ns = 6000, .bytes = 9},
+        {.kind = CKPT_ACTIVITY_COPY,
+         .way = CKPT_COPY_TO_HOST,
+         .name = "",
+         .start_ns = 5000,
+         .end_ns = 6000,
+         .bytes = 9},
         {.kind = CKPT_ACTIVITY_RELEASE, .name = "", .start_ns = 8000, .end_ns = 8000, .bytes = 4096, .address = 65536},
     };
     for (size_t i = 0; i < sizeof activity / sizeof *activity; i++) {

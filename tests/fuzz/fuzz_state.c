@@ -22,15 +22,17 @@ static void make_program(void)
 
 static size_t make_header(uint8_t *bytes, size_t room)
 {
-    const ckpt_progress progress = {.seed = 7, .steps = 100, .last_loss = 0.5f, .validated = {.best = 0.25f, .stale = 2},
+    const ckpt_progress progress = {.seed = 7,
+                                    .steps = 100,
+                                    .last_loss = 0.5f,
+                                    .validated = {.best = 0.25f, .stale = 2},
                                     .data = "text, 1 file, 35149 bytes"};
     ckpt_text text;
     if (program.lowered == NULL) {
         make_program();
     }
     ckpt_text_init(&text);
-    FUZZ_CHECK(ckpt_state_header_add(&program, &progress, &text, NULL) == CKPT_OK && text.length <= room,
-               "no header");
+    FUZZ_CHECK(ckpt_state_header_add(&program, &progress, &text, NULL) == CKPT_OK && text.length <= room, "no header");
     memcpy(bytes, text.bytes, text.length);
     const size_t size = text.length;
     ckpt_text_fini(&text);
