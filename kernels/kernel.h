@@ -55,6 +55,7 @@ typedef struct ckpt_kernel_args {
     /* With node->index: the Philox key and counter of dropout. On a GPU they are stale when a recorded step is
      * replayed: its kernels read them from the device (ckpt_device_api.begin). */
     uint64_t seed, step;
+    int64_t first;   /* of a run on a piece of a tensor: the position of the piece in it; else 0 */
     bool recomputed; /* a recomputation: leave stat[] alone */
     bool evaluating; /* no dropout, statistics instead of batch moments; backward is never called */
 } ckpt_kernel_args;

@@ -138,6 +138,7 @@ ckpt_code ckpt_node_broadcast(ckpt_node *node, int forward_flop, int backward_fl
                          ckpt_shape_show(a, first), ckpt_shape_show(b, second));
     }
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
+    node->by_element = ckpt_shape_equal(a, b);
     node->forward_flop = ckpt_times(forward_flop, ckpt_shape_count(&y));
     node->backward_flop = ckpt_times(backward_flop, ckpt_shape_count(&y));
     ckpt_broadcast_workspace(node, &node->forward_workspace_bytes, &node->backward_workspace_bytes);

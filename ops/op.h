@@ -120,6 +120,9 @@ typedef struct ckpt_node {
     const char *forward_way, *backward_way;
     uint64_t way_saved; /* saved tensors that only other ways write */
     bool native16;      /* the CPU's kernels take bfloat16 as it is; else they run on widened copies (ops/widened.h) */
+    /* An element of an output or a gradient follows from that element of the other tensors alone, or its bit of a mask: the
+     * copies may be of a piece at a time. */
+    bool by_element;
     /* An opaque layer states its costs; -1: not stated. */
     ckpt_ns forward_ns, backward_ns;
 } ckpt_node;

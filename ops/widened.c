@@ -20,6 +20,11 @@ bool ckpt_node_widens(const ckpt_node *node)
             narrow_of(node->saved, node->saved_count, UINT64_MAX)) != 0;
 }
 
+bool ckpt_widened_in_pieces(const ckpt_node *node)
+{
+    return node->by_element && ckpt_shape_count(&node->in[0].shape) > CKPT_WIDENED_PIECE;
+}
+
 ckpt_widened ckpt_widened_of(const ckpt_node *node, bool backward, const ckpt_way *way)
 {
     const uint64_t params = (UINT64_C(1) << node->param_count) - 1;
@@ -34,12 +39,13 @@ ckpt_widened ckpt_widened_of(const ckpt_node *node, bool backward, const ckpt_wa
                           .param = node->op->param16 & params};
 }
 
-/* Of float32 copies of the tensors in `mask`. */
-static ckpt_bytes copies(const ckpt_tensor *tensor, int count, uint64_t mask)
+/* Of float32 copies of the tensors in `mask`, or, if in_pieces, of a thread's pieces of them. */
+static ckpt_bytes copies(const ckpt_tensor *tensor, int count, uint64_t mask, bool in_pieces)
 {
     ckpt_bytes bytes = 0;
     for (int k = 0; k < count; k++) {
-        const ckpt_bytes one = ckpt_aligned(ckpt_times(4, ckpt_shape_count(&tensor[k].shape)));
+        const int64_t elements = in_pieces ? CKPT_WIDENED_PIECE : ckpt_shape_count(&tensor[k].shape);
+        const ckpt_bytes one = ckpt_aligned(ckpt_times(4, elements));
         bytes = (mask >> k & 1) != 0 ? ckpt_plus(bytes, one) : bytes;
     }
     return bytes;
@@ -47,15 +53,16 @@ static ckpt_bytes copies(const ckpt_tensor *tensor, int count, uint64_t mask)
 
 ckpt_bytes ckpt_widened_bytes(const ckpt_node *node, const ckpt_widened *widened)
 {
-    ckpt_bytes bytes = copies(node->in, node->in_count, widened->in);
-    bytes = ckpt_plus(bytes, copies(node->in, node->in_count, widened->grad_in));
-    bytes = ckpt_plus(bytes, copies(node->out, node->out_count, widened->out));
-    bytes = ckpt_plus(bytes, copies(node->out, node->out_count, widened->grad_out));
-    bytes = ckpt_plus(bytes, copies(node->saved, node->saved_count, widened->saved));
+    const bool in_pieces = ckpt_widened_in_pieces(node);
+    ckpt_bytes bytes = copies(node->in, node->in_count, widened->in, in_pieces);
+    bytes = ckpt_plus(bytes, copies(node->in, node->in_count, widened->grad_in, in_pieces));
+    bytes = ckpt_plus(bytes, copies(node->out, node->out_count, widened->out, in_pieces));
+    bytes = ckpt_plus(bytes, copies(node->out, node->out_count, widened->grad_out, in_pieces));
+    bytes = ckpt_plus(bytes, copies(node->saved, node->saved_count, widened->saved, in_pieces));
     for (int k = 0; k < node->param_count; k++) {
-        bytes = ckpt_plus(bytes, copies(&node->param[k].tensor, 1, widened->param >> k & 1));
+        bytes = ckpt_plus(bytes, copies(&node->param[k].tensor, 1, widened->param >> k & 1, false));
     }
-    return bytes;
+    return in_pieces ? ckpt_times(node->threads, bytes) : bytes;
 }
 
 ckpt_bytes ckpt_widened_most(const ckpt_node *node, bool backward)

@@ -5,6 +5,9 @@
 
 #include "ops/op.h"
 
+/* Elements that a thread widens at a time where a node is `by_element`: a multiple of 32, the elements of a mask's word. */
+enum { CKPT_WIDENED_PIECE = 16384 };
+
 /* Which tensors of a run have a widened copy, as bits. */
 typedef struct ckpt_widened {
     uint64_t in, out, saved;    /* read, or of forward written */
@@ -14,6 +17,9 @@ typedef struct ckpt_widened {
 
 /* Does the layer run on widened copies? */
 bool ckpt_node_widens(const ckpt_node *node);
+
+/* Does it run in pieces, one a thread at a time? Smaller tensors are copied whole. */
+bool ckpt_widened_in_pieces(const ckpt_node *node);
 
 /* The copies of a run in this way (NULL: the own one), and the bytes of all of them, each a multiple of CKPT_ALIGN. */
 ckpt_widened ckpt_widened_of(const ckpt_node *node, bool backward, const ckpt_way *way);

@@ -1,7 +1,8 @@
-/* Sum of two or more tensors. Inputs are added in order, a block at a time, so that each is read once. Backward passes
+/* Sum of two or more tensors; bfloat16 where none is stretched. Inputs are added in order, a block at a time, so that each is read once. Backward passes
  * the gradient to the inputs in increasing order, because two of them may be one buffer. Two inputs may broadcast. */
 #include <string.h>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/broadcast.h"
 #include "kernels/cpu/vector.h"
 
@@ -13,9 +14,38 @@ static bool broadcasts(const ckpt_node *node)
     return !ckpt_shape_equal(&node->in[0].shape, &node->in[1].shape);
 }
 
+/* Each block is summed as float32 and rounded once. */
+static void forward16(const ckpt_kernel_args *args)
+{
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
+    uint16_t *const y = args->out[0];
+#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t start = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
+        if (args->node->in_count == 2) {
+            const uint16_t *const first = args->in[0], *const second = args->in[1];
+#pragma omp simd
+            for (int64_t i = start; i < start + n; i++) {
+                ckpt_put_element(true, ckpt_element(true, first, i) + ckpt_element(true, second, i), y, i);
+            }
+            continue;
+        }
+        float sum[CKPT_BLOCK];
+        ckpt_widen(n, (const uint16_t *)args->in[0] + start, sum);
+        for (int k = 1; k < args->node->in_count; k++) {
+            ckpt_widen_add(n, (const uint16_t *)args->in[k] + start, sum);
+        }
+        ckpt_narrow(n, sum, y + start);
+    }
+}
+
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
+    if (args->node->dtype == CKPT_BFLOAT16) {
+        forward16(args);
+        return CKPT_OK;
+    }
     if (broadcasts(args->node)) {
         ckpt_broadcast_forward(args, sum_row);
         return CKPT_OK;
@@ -56,19 +86,24 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         return CKPT_OK;
     }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape), blocks = CKPT_BLOCKS(count);
+    const bool narrow = args->node->dtype == CKPT_BFLOAT16;
+    const int64_t size = ckpt_dtype_bytes(args->node->dtype);
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
-        const int64_t start = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
-        const float *const dy = (const float *)args->grad_out[0] + start;
+        const int64_t start = b * CKPT_BLOCK * size, n = CKPT_IN_BLOCK(count, b);
+        const char *const dy = (const char *)args->grad_out[0] + start;
         for (int k = 0; k < args->node->in_count; k++) {
-            float *const dx = args->grad_in[k];
-            if (dx == NULL) {
+            if (args->grad_in[k] == NULL) {
                 continue;
             }
-            if ((args->grad_in_adds >> k & 1) != 0) {
-                ckpt_vector_add(n, dy, dx + start);
-            } else if (dx + start != dy) {
-                memcpy(dx + start, dy, (size_t)n * sizeof *dy);
+            char *const dx = (char *)args->grad_in[k] + start;
+            const bool adds = (args->grad_in_adds >> k & 1) != 0;
+            if (adds && narrow) {
+                ckpt_narrow_add(n, (const void *)dy, (void *)dx);
+            } else if (adds) {
+                ckpt_vector_add(n, (const void *)dy, (void *)dx);
+            } else if (dx != dy) {
+                memcpy(dx, dy, (size_t)(n * size));
             }
         }
     }

@@ -9,25 +9,27 @@
 
 #include "core/formats/tensor.h"
 #include "kernels/cpu/affine.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/vector.h"
 
 typedef struct sizes {
     int64_t rows, channels;
+    bool narrow; /* x, y and their gradients are bfloat16 */
 } sizes;
 
 static sizes sizes_of(const ckpt_node *node)
 {
     const ckpt_shape *x = &node->in[0].shape;
-    return (sizes){ckpt_shape_count(x) / x->dim[1], x->dim[1]};
+    return (sizes){ckpt_shape_count(x) / x->dim[1], x->dim[1], node->dtype == CKPT_BFLOAT16};
 }
 
 /* Writes both sums of every channel to partial[0..2 channels), which has room for the sums of all threads. */
-static void column_sums(sizes s, int threads, const float *x, const float *dy, const float *center, double *partial)
+static void column_sums(sizes s, int threads, const void *x, const void *dy, const float *center, double *partial)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int t = 0; t < threads; t++) {
-        ckpt_channel_sums(s.rows * t / threads, s.rows * (t + 1) / threads, s.channels, x, dy, center,
+        ckpt_channel_sums(s.narrow, s.rows * t / threads, s.rows * (t + 1) / threads, s.channels, x, dy, center,
                           partial + 2 * s.channels * t);
     }
     for (int t = 1; t < threads; t++) {
@@ -47,25 +49,29 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
         *backward = *forward + (ckpt_node_bool(node, "learned") ? sums : 0);
         return;
     }
-    *forward = 2 * channels * node->threads * (ckpt_bytes)sizeof(double);
-    *backward = *forward + 2 * channels * (ckpt_bytes)sizeof(float);
+    const ckpt_bytes sums = 2 * channels * node->threads * (ckpt_bytes)sizeof(double);
+    *forward = sums + channels * (ckpt_bytes)sizeof(float);
+    *backward = sums + 2 * channels * (ckpt_bytes)sizeof(float);
 }
 
 /* Computes mean and rstd of the batch, and updates the running statistics unless this is a recomputation. */
 static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
 {
     const ckpt_node *node = args->node;
-    const float *x = args->in[0];
     float *mean = args->saved[0], *rstd = args->saved[1];
     double *sum = args->workspace;
-    column_sums(s, node->threads, x, NULL, x, sum);
+    float *const first = (float *)(void *)(sum + 2 * s.channels * node->threads);
+    for (int64_t c = 0; c < s.channels; c++) {
+        first[c] = ckpt_element(s.narrow, args->in[0], c);
+    }
+    column_sums(s, node->threads, args->in[0], NULL, first, sum);
     const double count = (double)s.rows;
     const double momentum = ckpt_node_float(node, "momentum");
     for (int64_t c = 0; c < s.channels; c++) {
         const double shift = sum[c] / count;
         const double difference = sum[s.channels + c] / count - shift * shift;
         const double var = difference < 0 ? 0 : difference; /* NaN passes */
-        const double center = (double)x[c] + shift;
+        const double center = (double)first[c] + shift;
         mean[c] = (float)center;
         rstd[c] = (float)(1 / sqrt(var + (double)eps));
         if (!args->recomputed) {
@@ -76,20 +82,29 @@ static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
     }
 }
 
+static inline void normalise_row(bool narrow, int64_t at, int64_t channels, const void *x, const float *mean,
+                                 const float *rstd, const float *w, const float *b, void *y)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < channels; c++) {
+        const float u = ckpt_element(narrow, x, at + c) - mean[c];
+        ckpt_put_element(narrow, u * (rstd[c] * w[c]) + b[c], y, at + c);
+    }
+}
+
 /* y = (x - mean) rstd w + b. */
 static void normalise(const ckpt_kernel_args *args, sizes s, const float *mean, const float *rstd, const float *w,
                       const float *b)
 {
-    const float *x = args->in[0];
-    float *y = args->out[0];
+    const void *const x = args->in[0];
+    void *const y = args->out[0];
     const int64_t channels = s.channels;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * channels > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        const float *x_row = x + r * channels;
-        float *y_row = y + r * channels;
-#pragma omp simd
-        for (int64_t c = 0; c < channels; c++) {
-            y_row[c] = (x_row[c] - mean[c]) * (rstd[c] * w[c]) + b[c];
+        if (s.narrow) {
+            normalise_row(true, r * channels, channels, x, mean, rstd, w, b, y);
+        } else {
+            normalise_row(false, r * channels, channels, x, mean, rstd, w, b, y);
         }
     }
 }
@@ -133,7 +148,8 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 /* The normalised input is (value - center) scale, from the input and the moments or, in the way "output", from the output
  * and the affine map: (y - b) / w. */
 typedef struct normal {
-    const float *value, *center, *rstd;
+    const void *value;
+    const float *center, *rstd;
     const float *weight; /* NULL: scale is rstd; else 1 / weight */
 } normal;
 
@@ -150,13 +166,21 @@ static double scale_of(const normal *u, int64_t c)
     return u->weight != NULL ? 1 / (double)u->weight[c] : (double)u->rstd[c];
 }
 
+static inline void scale_row(bool narrow, int64_t at, int64_t channels, const void *dy, const float *slope, void *dx)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < channels; c++) {
+        ckpt_put_element(narrow, ckpt_element(narrow, dy, at + c) * slope[c], dx, at + c);
+    }
+}
+
 /* dx = w rstd dy; only learned parameters need x. */
 static void backward_frozen(const ckpt_kernel_args *args, sizes s)
 {
     const ckpt_node *node = args->node;
     const int64_t channels = s.channels;
     const bool learned = node->param_count > 0;
-    const float *const dy = args->grad_out[0];
+    const void *const dy = args->grad_out[0];
     double *const sum = args->workspace;
     float *const slope = (float *)(void *)(sum + (learned ? 2 * channels * node->threads : 0));
     use_statistics(args, channels, slope);
@@ -168,7 +192,7 @@ static void backward_frozen(const ckpt_kernel_args *args, sizes s)
             args->grad_param[1][c] = (float)sum[c];
         }
     }
-    float *const dx = args->grad_in[0];
+    void *const dx = args->grad_in[0];
     if (dx == NULL) {
         return;
     }
@@ -177,12 +201,24 @@ static void backward_frozen(const ckpt_kernel_args *args, sizes s)
     }
 #pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        const float *dy_row = dy + r * channels;
-        float *dx_row = dx + r * channels;
-#pragma omp simd
-        for (int64_t c = 0; c < channels; c++) {
-            dx_row[c] = dy_row[c] * slope[c];
+        if (s.narrow) {
+            scale_row(true, r * channels, channels, dy, slope, dx);
+        } else {
+            scale_row(false, r * channels, channels, dy, slope, dx);
         }
+    }
+}
+
+/* dx = (dy - dy_mean - (x - center) slope) rstd w */
+static inline void gradient_row(bool narrow, int64_t at, int64_t channels, const void *x, const void *dy,
+                                const float *dy_mean, const float *center, const float *slope, const float *rstd,
+                                const float *w, void *dx)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < channels; c++) {
+        const float u = ckpt_element(narrow, x, at + c) - center[c];
+        const float v = ckpt_element(narrow, dy, at + c) - dy_mean[c] - u * slope[c];
+        ckpt_put_element(narrow, v * (rstd[c] * w[c]), dx, at + c);
     }
 }
 
@@ -197,9 +233,11 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         return CKPT_OK;
     }
     const int64_t channels = s.channels;
-    const float *dy = args->grad_out[0], *w = args->param[0], *rstd = args->saved[1];
+    const void *const dy = args->grad_out[0];
+    const float *const w = args->param[0], *const rstd = args->saved[1];
     const normal u = normal_of(args, args->saved[0], rstd);
-    const float *x = u.value, *center = u.center;
+    const void *const x = u.value;
+    const float *const center = u.center;
     double *sum = args->workspace;
     column_sums(s, node->threads, x, dy, center, sum);
     float *dy_mean = (float *)(void *)(sum + 2 * channels * node->threads), *slope = dy_mean + channels;
@@ -210,17 +248,16 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         dy_mean[c] = (float)(sum[c] / (double)s.rows);
         slope[c] = (float)(sum[channels + c] * scale * scale / (double)s.rows);
     }
-    float *dx = args->grad_in[0];
+    void *const dx = args->grad_in[0];
     if (dx == NULL) {
         return CKPT_OK;
     }
 #pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        const float *x_row = x + r * channels, *dy_row = dy + r * channels;
-        float *dx_row = dx + r * channels;
-#pragma omp simd
-        for (int64_t c = 0; c < channels; c++) {
-            dx_row[c] = (dy_row[c] - dy_mean[c] - (x_row[c] - center[c]) * slope[c]) * (rstd[c] * w[c]);
+        if (s.narrow) {
+            gradient_row(true, r * channels, channels, x, dy, dy_mean, center, slope, rstd, w, dx);
+        } else {
+            gradient_row(false, r * channels, channels, x, dy, dy_mean, center, slope, rstd, w, dx);
         }
     }
     return CKPT_OK;

@@ -2,15 +2,43 @@
 #ifndef CKPT_KERNELS_CPU_BFLOAT16_H
 #define CKPT_KERNELS_CPU_BFLOAT16_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+
+/* For loops over either type: element i, as float32, of a float32 or bfloat16 array; and a float32 stored in one, to
+ * bfloat16 rounded to nearest even. With a constant `narrow` they are vector loops. */
+static inline float ckpt_element(bool narrow, const void *x, int64_t i)
+{
+    if (!narrow) {
+        return ((const float *)x)[i];
+    }
+    const uint32_t word = (uint32_t)((const uint16_t *)x)[i] << 16;
+    float value;
+    memcpy(&value, &word, sizeof word);
+    return value;
+}
+
+static inline void ckpt_put_element(bool narrow, float value, void *y, int64_t i)
+{
+    if (!narrow) {
+        ((float *)y)[i] = value;
+        return;
+    }
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    const uint32_t rounded = (word + 0x7FFF + (word >> 16 & 1)) >> 16, quiet = word >> 16 | 0x40;
+    ((uint16_t *)y)[i] = (uint16_t)((word & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
+}
 
 /* y = x, exactly; serial. */
 void ckpt_widen(int64_t n, const uint16_t *x, float *y);
 /* y = x rounded to nearest even, as ckpt_bfloat16_of does; serial. */
 void ckpt_narrow(int64_t n, const float *x, uint16_t *y);
 
-/* y += x; serial. */
+/* y += x; serial. The second rounds the sum. */
 void ckpt_widen_add(int64_t n, const uint16_t *x, float *y);
+void ckpt_narrow_add(int64_t n, const uint16_t *x, uint16_t *y);
 
 /* The first two on threads. */
 void ckpt_widen_all(int64_t count, const uint16_t *x, float *y, int threads);

@@ -3,33 +3,36 @@
 
 #include <stddef.h>
 
+#include "kernels/cpu/bfloat16.h"
+
 enum { STRIP = 256, ROWS = 64 };
 
-/* One block of a strip: plain += v, product += v (x - center), v = dy, or x - center when dy is NULL. */
-static void block_sums(int64_t rows, int64_t channels, int width, const float *x, const float *dy, const float *center,
-                       float *plain, float *product)
+/* One block of a strip, whose first element is `at`: plain += v, product += v (x - center), v = dy, or x - center when
+ * dy is NULL. */
+static inline void block_sums(bool narrow, int64_t rows, int64_t channels, int width, const void *x, const void *dy,
+                              int64_t at, const float *center, float *plain, float *product)
 {
     for (int64_t r = 0; r < rows; r++) {
-        const float *x_row = x + r * channels;
+        const int64_t row = at + r * channels;
         if (dy == NULL) {
 #pragma omp simd
             for (int c = 0; c < width; c++) {
-                const float u = x_row[c] - center[c];
+                const float u = ckpt_element(narrow, x, row + c) - center[c];
                 plain[c] += u;
                 product[c] += u * u;
             }
         } else {
-            const float *dy_row = dy + r * channels;
 #pragma omp simd
             for (int c = 0; c < width; c++) {
-                plain[c] += dy_row[c];
-                product[c] += dy_row[c] * (x_row[c] - center[c]);
+                const float v = ckpt_element(narrow, dy, row + c);
+                plain[c] += v;
+                product[c] += v * (ckpt_element(narrow, x, row + c) - center[c]);
             }
         }
     }
 }
 
-void ckpt_channel_sums(int64_t first, int64_t end, int64_t channels, const float *x, const float *dy,
+void ckpt_channel_sums(bool narrow, int64_t first, int64_t end, int64_t channels, const void *x, const void *dy,
                        const float *center, double *total)
 {
     for (int64_t c0 = 0; c0 < channels; c0 += STRIP) {
@@ -43,7 +46,11 @@ void ckpt_channel_sums(int64_t first, int64_t end, int64_t channels, const float
             float plain[STRIP] = {0}, product[STRIP] = {0};
             const int64_t rows = end - r < ROWS ? end - r : ROWS;
             const int64_t at = r * channels + c0;
-            block_sums(rows, channels, width, x + at, dy == NULL ? NULL : dy + at, center + c0, plain, product);
+            if (narrow) {
+                block_sums(true, rows, channels, width, x, dy, at, center + c0, plain, product);
+            } else {
+                block_sums(false, rows, channels, width, x, dy, at, center + c0, plain, product);
+            }
             for (int c = 0; c < width; c++) {
                 plain_total[c] += (double)plain[c];
                 product_total[c] += (double)product[c];

@@ -4,8 +4,7 @@
 
 static void describe(const ckpt_node *node, ckpt_pieces *pieces)
 {
-    ckpt_pieces_describe(&node->out[0].shape, node->in, node->in_count, ckpt_node_int(node, "axis"), node->threads,
-                         pieces);
+    ckpt_pieces_describe(node, &node->out[0].shape, node->in, node->in_count, pieces);
 }
 
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)

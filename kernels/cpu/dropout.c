@@ -20,7 +20,8 @@ static keep_rule make_rule(const ckpt_node *node)
 
 static void draw(const ckpt_kernel_args *args, int64_t first, int64_t n, uint32_t *words)
 {
-    ckpt_vector_philox(args->seed, args->step, (uint32_t)args->node->index, STREAM, (uint64_t)first, n, words);
+    ckpt_vector_philox(args->seed, args->step, (uint32_t)args->node->index, STREAM, (uint64_t)(args->first + first), n,
+                       words);
 }
 
 /* A bit for each of n words, at most TILE, that keep their element. */
@@ -67,7 +68,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
     if (ckpt_way_is(args->way, "mask")) {
-        ckpt_masked_gradient(args, args->saved[0], make_rule(args->node).scale);
+        ckpt_masked_gradient(false, args, args->saved[0], make_rule(args->node).scale);
         return CKPT_OK;
     }
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape), tiles = (count + TILE - 1) / TILE;

@@ -36,7 +36,8 @@ static void image_sums(const ckpt_kernel_args *args, const ckpt_group_sizes *s, 
         const int64_t n = p / s->parts, first = p % s->parts * s->part_rows;
         const int64_t end = first + s->part_rows < s->rows ? first + s->part_rows : s->rows;
         const float *const from = x + n * image;
-        ckpt_channel_sums(first, end, s->channels, from, dy == NULL ? NULL : dy + n * image, from, sums + p * pair);
+        ckpt_channel_sums(false, first, end, s->channels, from, dy == NULL ? NULL : dy + n * image, from,
+                          sums + p * pair);
     }
     for (int64_t n = 0; n < s->images; n++) {
         double *const total = sums + n * s->parts * pair;

@@ -5,15 +5,22 @@
 
 #include <string.h>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-#define CKPT_THREADS_OF_NODE                                                                                           \
-    _Pragma("omp parallel for simd num_threads(args->node->threads) if (parallel : count > CKPT_PARALLEL)")
+/* Where a thread is enough it is no region: one of a thread in another costs as much as some thousand elements. */
 #define CKPT_EACH(statement)                                                                                           \
-    CKPT_THREADS_OF_NODE for (int64_t i = 0; i < count; i++)                                                           \
-    {                                                                                                                  \
-        statement;                                                                                                     \
+    if (count > CKPT_PARALLEL && args->node->threads > 1) {                                                            \
+        _Pragma("omp parallel for simd num_threads(args->node->threads)") for (int64_t i = 0; i < count; i++)          \
+        {                                                                                                              \
+            statement;                                                                                                 \
+        }                                                                                                              \
+    } else {                                                                                                           \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++)                                                        \
+        {                                                                                                              \
+            statement;                                                                                                 \
+        }                                                                                                              \
     }
 
 /* dx[i] = or += the expression `gradient`, as the caller asks for. */
@@ -42,13 +49,14 @@ static inline void ckpt_pack_mask(int64_t n, uint8_t *keep, uint32_t *mask)
     }
 }
 
-/* Without a branch: bits of a trained mask cannot be foretold. */
-static inline void ckpt_masked_word(int n, uint32_t word, float factor, bool adds, const float *dy, float *dx)
+/* Elements start .. start + n - 1. Without a branch: bits of a trained mask cannot be foretold. */
+static inline void ckpt_masked_word(bool narrow, int n, uint32_t word, float factor, bool adds, const void *dy,
+                                    void *dx, int64_t start)
 {
     float passed[32];
     _Pragma("omp simd") for (int i = 0; i < n; i++)
     {
-        const float kept = dy[i] * factor;
+        const float kept = ckpt_element(narrow, dy, start + i) * factor;
         uint32_t bits;
         memcpy(&bits, &kept, sizeof bits);
         bits &= 0u - (word >> i & 1u);
@@ -56,24 +64,25 @@ static inline void ckpt_masked_word(int n, uint32_t word, float factor, bool add
     }
     _Pragma("omp simd") for (int i = 0; i < n; i++)
     {
-        dx[i] = adds ? dx[i] + passed[i] : passed[i];
+        ckpt_put_element(narrow, adds ? ckpt_element(narrow, dx, start + i) + passed[i] : passed[i], dx, start + i);
     }
 }
 
-/* dx = or += factor * dy where the mask has a bit, else 0. Written twice: of 32 elements it is a vector loop. */
-static inline void ckpt_masked_gradient(const ckpt_kernel_args *args, const uint32_t *mask, float factor)
+/* dx = or += factor * dy where the mask has a bit, else 0. Written twice: of 32 elements it is a vector loop. `narrow`:
+ * both are bfloat16. */
+static inline void ckpt_masked_gradient(bool narrow, const ckpt_kernel_args *args, const uint32_t *mask, float factor)
 {
     const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
-    const float *const dy = args->grad_out[0];
-    float *const dx = args->grad_in[0];
+    const void *const dy = args->grad_out[0];
+    void *const dx = args->grad_in[0];
     const bool adds = (args->grad_in_adds & 1) != 0;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t w = 0; w < (count + 31) / 32; w++) {
         const int64_t start = 32 * w;
         if (count - start >= 32) {
-            ckpt_masked_word(32, mask[w], factor, adds, dy + start, dx + start);
+            ckpt_masked_word(narrow, 32, mask[w], factor, adds, dy, dx, start);
         } else {
-            ckpt_masked_word((int)(count - start), mask[w], factor, adds, dy + start, dx + start);
+            ckpt_masked_word(narrow, (int)(count - start), mask[w], factor, adds, dy, dx, start);
         }
     }
 }

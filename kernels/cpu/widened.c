@@ -2,28 +2,55 @@
  * result is computed in float32 and rounded once, as on a GPU. A gradient that is added to is widened too, so that the
  * sum is rounded once. Copies of a product's parameters are those of `param16`.
  *
- * The float32 kernel sees a node of its own, with float32 in place of bfloat16 and the workspace that infer allowed. */
+ * The float32 kernel sees a node of its own, with float32 in place of bfloat16 and the workspace that infer allowed. Where
+ * elements do not depend on each other (ckpt_node.by_element), each thread widens, runs and rounds a piece at a time, which
+ * stays in its cache; the node is then one of the piece. */
 #include "kernels/cpu/widened.h"
 
+#include <omp.h>
+
 #include "kernels/cpu/bfloat16.h"
+#include "kernels/cpu/vector.h"
 #include "kernels/device.h"
 #include "ops/widened.h"
 
-typedef struct widened {
+typedef struct own_node {
     ckpt_node node;
     ckpt_tensor in[CKPT_IN_MAX], out[CKPT_OUT_MAX], saved[CKPT_SAVED_MAX];
+} own_node;
+
+typedef struct widened {
+    own_node wide;
     const ckpt_kernel *kernel;
     void *state;                              /* of the kernel */
     ckpt_bytes forward_bytes, backward_bytes; /* of the copies, at most */
 } widened;
 
-static const ckpt_tensor *wide_tensors(const ckpt_tensor *from, int count, ckpt_tensor *to)
+/* A copy that can be changed. */
+static void copy_node(const ckpt_node *from, own_node *to)
+{
+    to->node = *from;
+    memcpy(to->in, from->in, (size_t)from->in_count * sizeof *to->in);
+    memcpy(to->out, from->out, (size_t)from->out_count * sizeof *to->out);
+    memcpy(to->saved, from->saved, (size_t)from->saved_count * sizeof *to->saved);
+    to->node.in = to->in;
+    to->node.out = to->out;
+    to->node.saved = to->saved;
+}
+
+static void widen_tensors(ckpt_tensor *tensor, int count)
 {
     for (int k = 0; k < count; k++) {
-        to[k] = from[k];
-        to[k].dtype = from[k].dtype == CKPT_BFLOAT16 ? CKPT_FLOAT32 : from[k].dtype;
+        tensor[k].dtype = tensor[k].dtype == CKPT_BFLOAT16 ? CKPT_FLOAT32 : tensor[k].dtype;
     }
-    return to;
+}
+
+static void widen_node(own_node *own)
+{
+    own->node.dtype = CKPT_FLOAT32;
+    widen_tensors(own->in, own->node.in_count);
+    widen_tensors(own->out, own->node.out_count);
+    widen_tensors(own->saved, own->node.saved_count);
 }
 
 static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt_bytes forward, ckpt_bytes backward,
@@ -33,21 +60,16 @@ static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt
     w->kernel = ckpt_kernel_find(ckpt_device_cpu.kernels, node->op->name);
     w->forward_bytes = ckpt_widened_most(node, false);
     w->backward_bytes = ckpt_widened_most(node, true);
-    w->node = *node;
-    w->node.dtype = CKPT_FLOAT32;
-    w->node.in = wide_tensors(node->in, node->in_count, w->in);
-    (void)wide_tensors(node->out, node->out_count, w->out);
-    (void)wide_tensors(node->saved, node->saved_count, w->saved);
-    w->node.out = w->out;
-    w->node.saved = w->saved;
-    w->node.forward_workspace_bytes -= w->forward_bytes;
-    w->node.backward_workspace_bytes -= w->backward_bytes;
+    copy_node(node, &w->wide);
+    widen_node(&w->wide);
+    w->wide.node.forward_workspace_bytes -= w->forward_bytes;
+    w->wide.node.backward_workspace_bytes -= w->backward_bytes;
     if ((forward >= 0 && forward < w->forward_bytes) || (backward >= 0 && backward < w->backward_bytes)) {
         return CKPT_FAIL(err, CKPT_DEVICE, "float32 copies take %lld and %lld bytes of workspace, given %lld and %lld",
                          (long long)w->forward_bytes, (long long)w->backward_bytes, (long long)forward,
                          (long long)backward);
     }
-    return ckpt_kernel_prepare(w->kernel, context, &w->node, forward < 0 ? -1 : forward - w->forward_bytes,
+    return ckpt_kernel_prepare(w->kernel, context, &w->wide.node, forward < 0 ? -1 : forward - w->forward_bytes,
                                backward < 0 ? -1 : backward - w->backward_bytes, choice, &w->state, err);
 }
 
@@ -65,7 +87,7 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     const widened *const w = state;
     *forward = *backward = 0;
     if (w->kernel->workspace != NULL) {
-        w->kernel->workspace(&w->node, w->state, forward, backward);
+        w->kernel->workspace(&w->wide.node, w->state, forward, backward);
     }
     *forward = ckpt_round_up(*forward, CKPT_ALIGN) + w->forward_bytes;
     *backward = ckpt_round_up(*backward, CKPT_ALIGN) + w->backward_bytes;
@@ -74,7 +96,7 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
 static ckpt_bytes way_workspace(const ckpt_node *node, const void *state, const ckpt_way *way)
 {
     const widened *const w = state;
-    const ckpt_bytes own = w->kernel->way_workspace(&w->node, w->state, way);
+    const ckpt_bytes own = w->kernel->way_workspace(&w->wide.node, w->state, way);
     const ckpt_widened copies = ckpt_widened_of(node, way->backward, way);
     return own == CKPT_WAY_ABSENT ? own : ckpt_round_up(own, CKPT_ALIGN) + ckpt_widened_bytes(node, &copies);
 }
@@ -111,12 +133,12 @@ static bool bit(uint64_t mask, int k)
 }
 
 /* Inputs, and parameters where products read their bfloat16 copy. `reads`: outputs and saved tensors are read too. */
-static void open(call *c, const ckpt_kernel_args *args, const ckpt_widened *copies, bool reads)
+static void open(call *c, const ckpt_kernel_args *args, const ckpt_node *wide, const ckpt_widened *copies, bool reads)
 {
     const ckpt_node *const node = args->node;
     const widened *const w = args->state;
     c->args = *args;
-    c->args.node = &w->node;
+    c->args.node = wide;
     c->args.state = w->state;
     c->args.in = c->in;
     c->args.out = c->out;
@@ -138,13 +160,14 @@ static void open(call *c, const ckpt_kernel_args *args, const ckpt_widened *copi
     }
 }
 
-static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+/* The node in `args` as float32: `wide`. */
+static ckpt_code forward_of(const ckpt_kernel_args *args, const ckpt_node *wide, ckpt_err *err)
 {
     const ckpt_node *const node = args->node;
     const widened *const w = args->state;
     const ckpt_widened copies = ckpt_widened_of(node, false, args->way);
     call c;
-    open(&c, args, &copies, false);
+    open(&c, args, wide, &copies, false);
     CKPT_TRY(w->kernel->forward(&c.args, err));
     for (int k = 0; k < node->out_count; k++) {
         if (bit(copies.out, k)) {
@@ -170,18 +193,18 @@ static int earlier(const ckpt_kernel_args *args, int k)
     return -1;
 }
 
-static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+static ckpt_code backward_of(const ckpt_kernel_args *args, const ckpt_node *wide, ckpt_err *err)
 {
     const ckpt_node *const node = args->node;
     const widened *const w = args->state;
     const ckpt_widened copies = ckpt_widened_of(node, true, args->way);
     call c;
-    open(&c, args, &copies, true);
+    open(&c, args, wide, &copies, true);
     c.args.grad_out = c.grad_out;
     c.args.grad_in = c.grad_in;
     for (int k = 0; k < node->out_count; k++) {
-        const bool wide = bit(copies.grad_out, k) && args->grad_out[k] != NULL;
-        c.grad_out[k] = wide ? copy(&c, &node->out[k], args->grad_out[k]) : args->grad_out[k];
+        const bool copied = bit(copies.grad_out, k) && args->grad_out[k] != NULL;
+        c.grad_out[k] = copied ? copy(&c, &node->out[k], args->grad_out[k]) : args->grad_out[k];
     }
     for (int k = 0; k < node->in_count; k++) {
         c.grad_in[k] = args->grad_in[k];
@@ -198,6 +221,130 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
         }
     }
     return CKPT_OK;
+}
+
+/* ---- in pieces ---- */
+
+typedef ckpt_code run_of(const ckpt_kernel_args *args, const ckpt_node *wide, ckpt_err *err);
+
+/* What a thread needs for its pieces. */
+typedef struct piece {
+    own_node narrow, wide;
+    ckpt_kernel_args args;
+    const void *in[CKPT_IN_MAX], *grad_out[CKPT_OUT_MAX];
+    void *out[CKPT_OUT_MAX], *saved[CKPT_SAVED_MAX], *grad_in[CKPT_IN_MAX];
+} piece;
+
+/* Bytes of `elements` of a node's elements in one of its tensors: a mask has a bit of each. */
+static int64_t bytes_of(const ckpt_tensor *tensor, int64_t elements)
+{
+    return tensor->dtype == CKPT_INT32 ? (elements + 31) / 32 * 4 : elements * ckpt_dtype_bytes(tensor->dtype);
+}
+
+static void shorten(ckpt_tensor *tensor, int count, int64_t elements)
+{
+    for (int k = 0; k < count; k++) {
+        const int64_t own = bytes_of(&tensor[k], elements) / ckpt_dtype_bytes(tensor[k].dtype);
+        tensor[k].shape = (ckpt_shape){1, {own}};
+    }
+}
+
+static void shorten_node(own_node *own, int64_t elements)
+{
+    shorten(own->in, own->node.in_count, elements);
+    shorten(own->out, own->node.out_count, elements);
+    shorten(own->saved, own->node.saved_count, elements);
+}
+
+/* Tensors of `from` from element `first` on; NULL stays. */
+static void advance(const ckpt_tensor *tensor, int count, void *const *from, int64_t first, void **to)
+{
+    for (int k = 0; k < count; k++) {
+        to[k] = from[k] == NULL ? NULL : (char *)from[k] + bytes_of(&tensor[k], first);
+    }
+}
+
+static void advance_read(const ckpt_tensor *tensor, int count, const void *const *from, int64_t first, const void **to)
+{
+    for (int k = 0; k < count; k++) {
+        to[k] = from[k] == NULL ? NULL : (const char *)from[k] + bytes_of(&tensor[k], first);
+    }
+}
+
+/* Kernels of such ops have no workspace of their own. */
+static void open_pieces(piece *p, const ckpt_kernel_args *args, bool backward)
+{
+    const widened *const w = args->state;
+    copy_node(args->node, &p->narrow);
+    copy_node(&w->wide.node, &p->wide);
+    p->narrow.node.threads = p->wide.node.threads = 1;
+    p->args = *args;
+    p->args.node = &p->narrow.node;
+    p->args.in = p->in;
+    p->args.out = p->out;
+    p->args.saved = p->saved;
+    p->args.grad_out = p->grad_out;
+    p->args.grad_in = p->grad_in;
+    p->args.workspace_bytes = (backward ? w->backward_bytes : w->forward_bytes) / args->node->threads;
+    p->args.workspace = (char *)args->workspace + p->args.workspace_bytes * omp_get_thread_num();
+}
+
+static ckpt_code run_piece(piece *p, const ckpt_kernel_args *args, bool backward, int64_t first, int64_t count,
+                           run_of *run, ckpt_err *err)
+{
+    const ckpt_node *const node = args->node;
+    shorten_node(&p->narrow, count);
+    shorten_node(&p->wide, count);
+    p->args.first = first;
+    advance_read(node->in, node->in_count, args->in, first, p->in);
+    advance(node->out, node->out_count, args->out, first, p->out);
+    advance(node->saved, node->saved_count, args->saved, first, p->saved);
+    if (backward) {
+        advance_read(node->out, node->out_count, args->grad_out, first, p->grad_out);
+        advance(node->in, node->in_count, args->grad_in, first, p->grad_in);
+    }
+    return run(&p->args, &p->wide.node, err);
+}
+
+/* The first error of any thread. */
+static ckpt_code run_pieces(const ckpt_kernel_args *args, bool backward, run_of *run, ckpt_err *err)
+{
+    const int64_t count = ckpt_shape_count(&args->node->in[0].shape);
+    ckpt_code code = CKPT_OK;
+#pragma omp parallel num_threads(args->node->threads) if (count > CKPT_PARALLEL)
+    {
+        piece p;
+        open_pieces(&p, args, backward);
+#pragma omp for schedule(static)
+        for (int64_t first = 0; first < count; first += CKPT_WIDENED_PIECE) {
+            const int64_t rest = count - first;
+            ckpt_err why = {0};
+            const ckpt_code done =
+                run_piece(&p, args, backward, first, rest < CKPT_WIDENED_PIECE ? rest : CKPT_WIDENED_PIECE, run, &why);
+            if (done != CKPT_OK) {
+#pragma omp critical
+                {
+                    code = done;
+                    *err = why;
+                }
+            }
+        }
+    }
+    return code;
+}
+
+static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const widened *const w = args->state;
+    return ckpt_widened_in_pieces(args->node) ? run_pieces(args, false, forward_of, err)
+                                              : forward_of(args, &w->wide.node, err);
+}
+
+static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
+{
+    const widened *const w = args->state;
+    return ckpt_widened_in_pieces(args->node) ? run_pieces(args, true, backward_of, err)
+                                              : backward_of(args, &w->wide.node, err);
 }
 
 const ckpt_kernel ckpt_widened_kernel = {

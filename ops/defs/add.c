@@ -6,7 +6,9 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     if (node->in_count == 2) {
-        return ckpt_node_broadcast(node, 1, 0, err);
+        CKPT_TRY(ckpt_node_broadcast(node, 1, 0, err));
+        node->native16 = node->by_element;
+        return CKPT_OK;
     }
     const ckpt_shape *const first = &node->in[0].shape;
     for (int k = 0; k < node->in_count; k++) {
@@ -20,6 +22,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         }
     }
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, first, err));
+    node->native16 = true;
     node->forward_flop = ckpt_times(node->in_count - 1, ckpt_node_in_count(node, 0));
     return CKPT_OK;
 }

@@ -73,6 +73,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "learned is false and frozen is false, wanted frozen true with it");
     }
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
+    node->native16 = true;
     if (frozen) {
         infer_frozen(node, learned);
         if (learned) {

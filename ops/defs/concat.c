@@ -27,6 +27,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         }
     }
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
+    node->native16 = true;
     return CKPT_OK;
 }
 

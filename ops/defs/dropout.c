@@ -14,6 +14,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_float_between(node, "p", 0, 1, &p, err));
     /* Ten rounds of Philox for four elements, forward and backward. */
     CKPT_TRY(ckpt_node_elementwise(node, 20, 20, err));
+    node->by_element = true;
     node->backward_way = "redrawn";
     CKPT_TRY(ckpt_node_add_mask(node, err));
     node->way[node->way_count - 1].flop = ckpt_times(2, ckpt_node_in_count(node, 0)); /* no word is drawn */

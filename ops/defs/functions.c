@@ -26,12 +26,14 @@ static const ckpt_attr_spec pow_attrs[] = {
 static ckpt_code read_input(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err)
 {
     node->backward_in = 1u << 0;
+    node->by_element = true;
     return ckpt_node_elementwise(node, forward_flop, backward_flop, err);
 }
 
 static ckpt_code read_output(ckpt_node *node, int forward_flop, int backward_flop, ckpt_err *err)
 {
     node->backward_out = 1u << 0;
+    node->by_element = true;
     return ckpt_node_elementwise(node, forward_flop, backward_flop, err);
 }
 

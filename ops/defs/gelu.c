@@ -14,6 +14,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     CKPT_TRY(ckpt_node_elementwise(node, 10, 20, err));
+    node->by_element = true;
     node->backward_in = 1u << 0;
     return CKPT_OK;
 }

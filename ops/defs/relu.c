@@ -6,6 +6,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     CKPT_TRY(ckpt_node_elementwise(node, 1, 1, err));
+    node->native16 = true;
     node->backward_out = 1u << 0;
     node->backward_way = "output";
     ckpt_node_add_way(node, "input", true)->in = 1u << 0;

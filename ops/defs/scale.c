@@ -12,6 +12,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     (void)arena;
     const ckpt_shape *const x = &node->in[0].shape;
     if (x->rank > 0 || node->in[0].dtype != CKPT_FLOAT32) {
+        node->by_element = true;
         return ckpt_node_elementwise(node, 2, 1, err);
     }
     CKPT_TRY(ckpt_node_add_output(node, CKPT_FLOAT32, x, err)); /* a loss, which is float32 in a bfloat16 model too */

@@ -46,6 +46,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
         y.dim[axis] = size_count > 0 ? ckpt_node_int_at(node, "sizes", k) : length / parts;
         CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
     }
+    node->native16 = true;
     return CKPT_OK;
 }
 

@@ -5,6 +5,7 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
 {
     (void)arena;
     CKPT_TRY(ckpt_node_elementwise(node, 10, 3, err));
+    node->by_element = true;
     node->backward_out = 1u << 0;
     return CKPT_OK;
 }
