@@ -55,7 +55,8 @@ CKPT_MUST_USE ckpt_code ckpt_graph_netron(const ckpt_graph *graph, const ckpt_pl
 /* The graph through Graphviz: layers with bytes and time; coloured by the plan's decisions when `plan` is given, with
  * what it recomputes together in one frame. Formats: "svg", "png", "pdf", "dot".
  *   plan          of this graph (ckpt_plan_bind), or NULL
- *   fold_beyond   with more layers than that, repeated blocks are drawn once; 0: 300, with several micro-batches 1 */
+ *   fold_beyond   with more layers than that, repeated blocks are drawn once; 0: where all would be wider than about 2000
+ *                 points or taller than 2400, several micro-batches always */
 CKPT_MUST_USE ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const char *format,
                                         int fold_beyond, ckpt_text *text, ckpt_err *err);
 

@@ -19,7 +19,9 @@ static const ckpt_cli_option options[] = {
     {"format", 'f', "json|dot|svg|png|pdf|netron",
      "format, whatever the file is called; netron: an ONNX model as JSON, for Netron (default: json)"},
     {"plan", 'P', "FILE", "show what this plan keeps, recomputes and offloads"},
-    {"fold", 0, "N", "draw repeated blocks once if there are more than N layers (default: 300; micro-batches always)"},
+    {"fold", 0, "N",
+     "draw repeated blocks once if there are more than N layers (default: if all would be wider than about 2000 points or "
+     "taller than 2400; micro-batches always)"},
     {"profile", 'p', "FILE", "times and workspaces that ckpt-profile measured"},
     {"device", 'd', "NAME", "roofline for what no profile covers: a device's name, or its JSON file (default: cpu)"},
     {"set", 0, "VAR=N", "override a variable of the model; repeatable"},

@@ -64,7 +64,10 @@ def read_html(path):
         fail(f"page: policy {page.policy}, wanted the style's hash {digest}")
     if page.tag:
         fail(f"page: open at the end: {page.tag}")
-    return " ".join(page.words)
+    for number in re.findall('<td class="number[^"]*">([^<]*)', text):  # a narrow page parted numbers from their units
+        if re.search(r" (?!\()", number):
+            fail(f"page: {number!r} may break before its unit")
+    return " ".join(page.words).replace("\u00a0", " ")
 
 
 def read_markdown(path):

@@ -1,4 +1,5 @@
 /* A comparison as one page: tables, no script. What changed most stands first, long tables are folded. */
+#include <stdio.h>
 #include <string.h>
 
 #include "viz/compare/compare_tables.h"
@@ -29,6 +30,23 @@ static void put(ckpt_text *text, const char *tag, const char *class, bool code, 
     ckpt_text_add(text, "%s</%s>", code ? "</code>" : "", tag);
 }
 
+/* A number and its unit stay on one line; a narrow page breaks before what stands in brackets. */
+static void put_number(ckpt_text *text, const char *tag, const char *class, const char *words)
+{
+    ckpt_text_add(text, "<%s class=\"%s\">", tag, class);
+    for (size_t length; *words != '\0'; words += length) {
+        char piece[64];
+        length = strcspn(words, " ");
+        snprintf(piece, sizeof piece, "%.*s", (int)length, words);
+        ckpt_words_xml(text, piece);
+        if (words[length] == ' ') {
+            length++;
+            ckpt_text_add(text, words[length] == '(' ? " " : "&#160;");
+        }
+    }
+    ckpt_text_add(text, "</%s>", tag);
+}
+
 static void put_row(const ckpt_table *table, const char *tag, const char *const *cell, ckpt_compare_change tone,
                     ckpt_text *text)
 {
@@ -38,7 +56,12 @@ static void put_row(const ckpt_table *table, const char *tag, const char *const 
     for (int c = 0; c < table->columns; c++) {
         const bool name = (table->names >> c & 1) != 0;
         const char *const class = classes[table->numbers >> c & 1][name ? 0 : toned];
-        if ((table->empty >> c & 1) == 0) {
+        if ((table->empty >> c & 1) != 0) {
+            continue;
+        }
+        if ((table->numbers >> c & 1) != 0) {
+            put_number(text, tag, class, cell[c]);
+        } else {
             put(text, tag, class, name && tag[1] == 'd', cell[c]);
         }
     }

@@ -8,7 +8,7 @@
 #include "viz/graph/graph_draw_impl.h"
 #include "viz/viz.h"
 
-enum { BOXES = 100, FOLD_BEYOND = 300, FLAT = 40, NAME_LETTERS = 48 };
+enum { BOXES = 100, WIDEST = 2000, HIGHEST = 2400, FLAT = 40, NAME_LETTERS = 48 };
 
 typedef struct decision_look {
     const char *word, *fill, *line, *style;
@@ -236,6 +236,18 @@ static void put_boxes(drawing *d)
     }
 }
 
+/* An arrow to the first box of a frame ends at the frame: between the two stands the frame's heading. */
+static void put_frame(const drawing *d, int from, int to)
+{
+    const ckpt_figure *const f = d->figure;
+    for (int r = 0; r < f->range_count && f->range[r].first <= to; r++) {
+        if (f->range[r].first == to && (from < to || from > f->range[r].last)) {
+            ckpt_text_add(d->text, ", lhead=cluster_%d", r);
+            return;
+        }
+    }
+}
+
 /* Arrows into each box: one from every box of its column that it reads, with the bytes where the reader could not tell
  * them. */
 static void put_arrows(const drawing *d)
@@ -256,6 +268,7 @@ static void put_arrows(const drawing *d)
                       edge->next ? " [style=dashed, color=\"#0072b2\", constraint=false"
                       : straight ? " [weight=8"
                                  : " [weight=1");
+        put_frame(d, edge->from, edge->to);
         if (f->box[edge->from].outputs > 1) {
             ckpt_text_add(d->text, ", label=\" %s\"", ckpt_bytes_show(edge->bytes, bytes));
         }
@@ -303,7 +316,9 @@ static void put_connector(const drawing *d, int index, bool out)
     } else {
         ckpt_text_add(d->text, "\"from %d\" -> ", index);
         put_box_name(d, index);
-        ckpt_text_add(d->text, ";\n");
+        ckpt_text_add(d->text, " [weight=1");
+        put_frame(d, -1, index);
+        ckpt_text_add(d->text, "];\n");
     }
 }
 
@@ -479,7 +494,7 @@ static ckpt_code put_graph(drawing *d, ckpt_err *err)
     put_text(d->text, f->graph->name); /* or Graphviz numbers it, and no two pictures agree */
     ckpt_text_add(d->text,
                   "\" {\n  graph [%s, fontsize=14, labelloc=t, labeljust=l, nodesep=0.25, ranksep=%s, "
-                  "pad=0.2, charset=\"UTF-8\", bgcolor=\"#ffffff\", label=\"",
+                  "pad=0.2, compound=true, charset=\"UTF-8\", bgcolor=\"#ffffff\", label=\"",
                   font, many ? "0.2" : "0.3");
     put_title(d);
     ckpt_text_add(d->text,
@@ -498,23 +513,33 @@ static ckpt_code put_graph(drawing *d, ckpt_err *err)
     return ckpt_text_end(d->text, err);
 }
 
-/* Boxes and ranges, as many as a person can take in. */
+typedef enum form { UNFOLDED, FOLDED, JOINED } form;
+
+static ckpt_code make_form(ckpt_figure *f, form as, ckpt_err *err)
+{
+    CKPT_TRY(ckpt_figure_layers(f, err));
+    CKPT_TRY(ckpt_figure_segments(f, err));
+    CKPT_TRY(as == FOLDED ? ckpt_figure_fold(f, err) : as == JOINED ? ckpt_figure_join(f, BOXES, err) : CKPT_OK);
+    CKPT_TRY(ckpt_figure_edges(f, err));
+    return ckpt_figure_columns(f, err);
+}
+
+/* Every layer where the drawing can be read at one look; else repeated blocks once; else, where too little repeats,
+ * neighbours in one box. `fold_beyond` layers, if the user says so, decide instead of the first look. */
 static ckpt_code make_figure(ckpt_figure *f, int fold_beyond, ckpt_err *err)
 {
     const ckpt_figure empty = *f;
-    CKPT_TRY(ckpt_figure_layers(f, err));
-    CKPT_TRY(ckpt_figure_segments(f, err));
-    if (f->box_count > fold_beyond) {
-        CKPT_TRY(ckpt_figure_fold(f, err));
-    }
-    if (f->box_count > fold_beyond && f->box_count > FOLD_BEYOND) { /* not enough repeats */
+    for (form as = UNFOLDED;; as++) {
+        int width, height;
         *f = empty;
-        CKPT_TRY(ckpt_figure_layers(f, err));
-        CKPT_TRY(ckpt_figure_segments(f, err));
-        CKPT_TRY(ckpt_figure_join(f, BOXES, err));
+        CKPT_TRY(make_form(f, as, err));
+        CKPT_TRY(ckpt_figure_size(f, &width, &height, err));
+        const bool fits =
+            as == UNFOLDED && fold_beyond > 0 ? f->box_count <= fold_beyond : width <= WIDEST && height <= HIGHEST;
+        if (fits || as == JOINED) {
+            return CKPT_OK;
+        }
     }
-    CKPT_TRY(ckpt_figure_edges(f, err));
-    return ckpt_figure_columns(f, err);
 }
 
 /* Several micro-batches: the same layers again, which would fill the drawing however few they are. */
@@ -542,8 +567,7 @@ ckpt_code ckpt_graph_draw(const ckpt_graph *graph, const ckpt_plan *plan, const 
     ckpt_text_init(&dot);
     ckpt_figure figure = {.graph = graph, .plan = plan, .scratch = &scratch};
     drawing d = {.figure = &figure, .text = &dot};
-    const int usual = has_batches(graph) ? 1 : FOLD_BEYOND;
-    ckpt_code code = make_figure(&figure, fold_beyond > 0 ? fold_beyond : usual, err);
+    ckpt_code code = make_figure(&figure, fold_beyond == 0 && has_batches(graph) ? 1 : fold_beyond, err);
     if (code == CKPT_OK) {
         code = put_graph(&d, err);
     }

@@ -101,6 +101,9 @@ CKPT_MUST_USE ckpt_code ckpt_figure_edges(ckpt_figure *figure, ckpt_err *err);
 /* Give every box its column; ranges that a column's end cuts become two. */
 CKPT_MUST_USE ckpt_code ckpt_figure_columns(ckpt_figure *figure, ckpt_err *err);
 
+/* About how large the drawing is, in points. */
+CKPT_MUST_USE ckpt_code ckpt_figure_size(const ckpt_figure *figure, int *width, int *height, ckpt_err *err);
+
 /* Order and nesting of ranges; drops those that cross another one before them. */
 CKPT_MUST_USE ckpt_code ckpt_figure_nest(ckpt_figure *figure, ckpt_err *err);
 

@@ -1,6 +1,7 @@
 /* labels: golden */
 /* The drawing of a graph: goldens in DOT, hostile names through Graphviz itself, large graphs, starvation. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/support_golden.h"
@@ -9,12 +10,17 @@
 
 typedef ckpt_test_fixture fixture;
 
-static void draw(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, const char *format)
+static void draw_beyond(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, const char *format, int fold_beyond)
 {
     ckpt_text_fini(&f->text);
     ckpt_text_init(&f->text);
-    CHECK_OK(ckpt_graph_draw(graph, plan, format, 0, &f->text, &f->err), f->err);
+    CHECK_OK(ckpt_graph_draw(graph, plan, format, fold_beyond, &f->text, &f->err), f->err);
     CHECK(f->text.length > 100, "%s: only %zu bytes", format, f->text.length);
+}
+
+static void draw(fixture *f, const ckpt_graph *graph, const ckpt_plan *plan, const char *format)
+{
+    draw_beyond(f, graph, plan, format, 0);
 }
 
 static int count(const char *text, const char *word)
@@ -104,7 +110,7 @@ static void every_layer_and_read_is_there(void **state)
     for (int layers = 1; layers <= 200; layers += layers < 20 ? 1 : 60) {
         const ckpt_graph *const graph = ckpt_golden_graph(layers, &f->arena);
         int reads = 0, words = 0;
-        draw(f, graph, NULL, "dot");
+        draw_beyond(f, graph, NULL, "dot", layers);
         assert_int_equal(count(f->text.bytes, "[label=\"h."), layers);
         for (int i = 0; i < layers; i++) {
             for (int r = 0; r < graph->op[i].reads.count; r++) {
@@ -123,7 +129,7 @@ static void every_layer_and_read_is_there(void **state)
             }
         }
         CHECK((words > 0) == (layers > 25), "%d layers: %d reads in words", layers, words);
-        draw(f, graph, NULL, "svg");
+        draw_beyond(f, graph, NULL, "svg", layers);
         CHECK(count(f->text.bytes, "class=\"node\"") >= layers, "%d layers: too few nodes", layers);
         CHECK(count(f->text.bytes, "class=\"edge\"") >= reads - words, "%d layers: too few edges", layers);
     }
@@ -189,7 +195,35 @@ static void hostile_names(void **state)
     assert_null(strchr(f->text.bytes, '\033'));
 }
 
-/* Beyond 300 layers blocks that repeat are one, and where none does neighbours share boxes. */
+/* An arrow to a frame's first box ran through the frame's heading: it ends at the frame. */
+static void arrows_ran_through_headings(void **state)
+{
+    fixture *const f = *state;
+    const ckpt_graph *const graph = ckpt_golden_graph(48, &f->arena);
+    draw(f, graph, with_steps(f, graph), "dot");
+    int frames = 0;
+    for (const char *at = f->text.bytes; (at = strstr(at, "subgraph cluster_")) != NULL; at++) {
+        if (strncmp(at, "subgraph cluster_legend", 23) == 0) {
+            continue;
+        }
+        const char *const box = strstr(at, "\n    \""); /* the first in it */
+        assert_non_null(box);
+        const int frame = atoi(at + strlen("subgraph cluster_")), first = atoi(box + 6);
+        char into[40], above[40], lhead[40];
+        snprintf(into, sizeof into, " -> \"%d ", first);
+        snprintf(above, sizeof above, "\"from %d\" -> ", first);
+        snprintf(lhead, sizeof lhead, "lhead=cluster_%d]", frame);
+        for (const char *arrow = f->text.bytes; (arrow = strstr(arrow, into)) != NULL; arrow++) {
+            CHECK(line_has(arrow, into, lhead), "an arrow to the first box of frame %d: %.90s", frame, arrow);
+        }
+        CHECK(strstr(f->text.bytes, above) == NULL || line_has(f->text.bytes, above, lhead), "words above frame %d",
+              frame);
+        frames++;
+    }
+    CHECK(frames >= 5, "only %d frames", frames);
+}
+
+/* Where all layers would be too large to read blocks that repeat are one, and where none does neighbours share boxes. */
 static void large_graphs(void **state)
 {
     fixture *const f = *state;
@@ -298,7 +332,7 @@ static void small_graphs(void **state)
         }
     }
     graph.op = op;
-    draw(f, &graph, ckpt_golden_plan(&graph, &f->arena), "svg");
+    draw_beyond(f, &graph, ckpt_golden_plan(&graph, &f->arena), "svg", graph.op_count);
     assert_int_equal(count(f->text.bytes, ">1.00 MB<"), 30);
 }
 
@@ -368,6 +402,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_format, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(hostile_names, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(large_graphs, ckpt_test_open, ckpt_test_close),
+        cmocka_unit_test_setup_teardown(arrows_ran_through_headings, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(ops_of_one_layer, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(small_graphs, ckpt_test_open, ckpt_test_close),
         cmocka_unit_test_setup_teardown(starved, ckpt_test_open, ckpt_test_close),
