@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "imports/import_impl.h"
 
 size_t ckpt_import_cut(const char *text, size_t length, size_t most)
@@ -36,9 +37,7 @@ void ckpt_import_say(void (*note)(const char *line), const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
-    }
+    ckpt_text_flatten(line);
     note(line);
 }
 

@@ -5,15 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Messages are one line: what a file or an argument holds must not break it. */
-static void flatten(char *message)
-{
-    for (char *c = message; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            *c = ' ';
-        }
-    }
-}
+#include "core/base/text.h"
 
 ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line, const char *format, ...)
 {
@@ -26,7 +18,7 @@ ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line
         va_start(args, format);
         vsnprintf(err->msg, sizeof err->msg, format, args);
         va_end(args);
-        flatten(err->msg);
+        ckpt_text_flatten(err->msg); /* what a file or an argument holds must not break it */
     }
     return code;
 }
@@ -42,7 +34,7 @@ static void prepend(ckpt_err *err, const char *before, const char *format, va_li
     snprintf(joined, sizeof joined, "%s%s: %s", before, text, old);
     memcpy(err->msg, joined, sizeof err->msg - 1);
     err->msg[sizeof err->msg - 1] = '\0';
-    flatten(err->msg);
+    ckpt_text_flatten(err->msg);
 }
 
 void ckpt_err_while(ckpt_err *err, const char *format, ...)

@@ -29,7 +29,7 @@ typedef struct ckpt_err {
     const char *file; /* source file where the first failure was raised; static string */
     int line;
     int text_line, text_column; /* from 1: where in the JSON text that was read; 0: nowhere there */
-    char msg[512];              /* always terminated, and without control characters */
+    char msg[512];              /* always terminated, and one line of UTF-8 (ckpt_text_flatten) */
 } ckpt_err;
 
 /* Fill `err` (NULL allowed) and give back `code`, so that a function can `return CKPT_FAIL(...)`. */

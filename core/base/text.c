@@ -113,6 +113,20 @@ size_t ckpt_text_utf8(const char *at)
     return overlong || beyond ? 0 : length;
 }
 
+void ckpt_text_flatten(char *line)
+{
+    for (char *c = line; *c != '\0';) {
+        const size_t length = ckpt_text_utf8(c);
+        const bool second_set = length == 2 && (unsigned char)c[0] == 0xc2 && (unsigned char)c[1] < 0xa0; /* of C1 */
+        if (length == 0 || second_set) {
+            memset(c, '?', length > 0 ? length : 1);
+        } else if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            *c = ' ';
+        }
+        c += length > 0 ? length : 1;
+    }
+}
+
 void ckpt_text_json(ckpt_text *text, const char *string)
 {
     ckpt_text_put(text, "\"", 1);

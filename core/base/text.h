@@ -28,6 +28,10 @@ void ckpt_text_flush(ckpt_text *text); /* what is left goes into the drain, if t
 /* Bytes of the UTF-8 character at `at`; 0: there is none. Source: RFC 3629, section 4. */
 size_t ckpt_text_utf8(const char *at);
 
+/* Makes one line for a terminal of it, in place: blanks for control characters, ? for bytes that are no UTF-8, also where a
+ * character was cut. */
+void ckpt_text_flatten(char *line);
+
 /* `string` as a JSON string, quotes included, with ? for bytes that are no UTF-8 (a file's name may have any); or with
  * & < > " ' escaped for XML. */
 void ckpt_text_json(ckpt_text *text, const char *string);

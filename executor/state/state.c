@@ -61,17 +61,24 @@ ckpt_code ckpt_state_bytes(const ckpt_program *program, ckpt_bytes *state, ckpt_
     return code;
 }
 
-/* A file that is being written, by rank 0 alone. */
+/* A file that is being written, by rank 0 alone. After a failure nothing more is written, and the other ranks' bytes are
+ * taken all the same: they need not know before the end. */
 typedef struct writing {
     ckpt_file *file;
     ckpt_digest *digest;
+    ckpt_code code;
+    ckpt_err err;
 } writing;
 
 static ckpt_code put(void *context, const unsigned char *bytes, ckpt_bytes count, ckpt_err *err)
 {
-    const writing *const w = context;
-    ckpt_digest_add(w->digest, bytes, (size_t)count);
-    return ckpt_file_add(w->file, bytes, (size_t)count, err);
+    writing *const w = context;
+    (void)err;
+    if (w->code == CKPT_OK) {
+        ckpt_digest_add(w->digest, bytes, (size_t)count);
+        w->code = ckpt_file_add(w->file, bytes, (size_t)count, &w->err);
+    }
+    return CKPT_OK;
 }
 
 /* Collective, whether this rank writes (`w`) or not (NULL). */
@@ -84,48 +91,60 @@ static ckpt_code put_sections(const ckpt_program *program, const ckpt_whole whol
     return CKPT_OK;
 }
 
-static ckpt_code put_header(const ckpt_program *program, const ckpt_progress *progress, const char *path, writing *w,
-                            ckpt_err *err)
+static ckpt_code put_header(const ckpt_program *program, const ckpt_progress *progress, const char *path, writing *w)
 {
     ckpt_text header;
     ckpt_text_init(&header);
-    ckpt_code code = ckpt_state_header_add(program, progress, &header, err);
+    ckpt_code code = ckpt_state_header_add(program, progress, &header, &w->err);
     if (code == CKPT_OK && header.length >= HEADER_MAX) {
-        code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: a header of %zu bytes, and at most %d are read back", path,
+        code = CKPT_FAIL(&w->err, CKPT_BAD_INPUT, "%s: a header of %zu bytes, and at most %d are read back", path,
                          header.length, HEADER_MAX);
     }
     if (code == CKPT_OK) {
-        code = put(w, (const unsigned char *)header.bytes, (ckpt_bytes)header.length, err);
+        code = put(w, (const unsigned char *)header.bytes, (ckpt_bytes)header.length, NULL);
     }
     ckpt_text_fini(&header);
-    return code;
+    return code != CKPT_OK ? code : w->code;
 }
 
-static ckpt_code write_file(const ckpt_program *program, const ckpt_progress *progress, const char *path,
-                            const ckpt_whole whole[SAVED_SECTIONS], ckpt_err *err)
+static void begin_file(const ckpt_program *program, const ckpt_progress *progress, const char *path, writing *w)
 {
-    writing w = {.digest = ckpt_digest_create()};
-    if (w.digest == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest");
+    *w = (writing){.digest = ckpt_digest_create()};
+    w->code = w->digest != NULL ? ckpt_file_begin(path, &w->file, &w->err)
+                                : CKPT_FAIL(&w->err, CKPT_NO_MEMORY, "no memory for a digest");
+    if (w->code == CKPT_OK) {
+        w->code = put_header(program, progress, path, w);
     }
+}
+
+static ckpt_code end_file(writing *w, ckpt_err *err)
+{
     char tail[CKPT_DIGEST_TEXT];
-    ckpt_code code = ckpt_file_begin(path, &w.file, err);
-    if (code == CKPT_OK) {
-        code = put_header(program, progress, path, &w, err);
+    if (w->digest != NULL) {
+        ckpt_digest_end(w->digest, tail);
+        tail[TAIL - 1] = '\n';
     }
-    if (code == CKPT_OK) {
-        code = put_sections(program, whole, &w, err);
+    if (w->code == CKPT_OK) {
+        w->code = ckpt_file_add(w->file, tail, TAIL, &w->err);
     }
-    ckpt_digest_end(w.digest, tail);
-    tail[TAIL - 1] = '\n';
-    if (code == CKPT_OK) {
-        code = ckpt_file_add(w.file, tail, TAIL, err);
+    if (w->file != NULL) {
+        const ckpt_code end = ckpt_file_end(w->file, w->code == CKPT_OK, &w->err);
+        w->code = w->code != CKPT_OK ? w->code : end;
     }
-    if (w.file != NULL) {
-        const ckpt_code end = ckpt_file_end(w.file, code == CKPT_OK, err);
-        code = code != CKPT_OK ? code : end;
+    return w->code != CKPT_OK ? CKPT_FAIL(err, w->code, "%s", w->err.msg) : CKPT_OK;
+}
+
+/* All ranks know what became of the file, and not before it has its name. */
+static ckpt_code share(const ckpt_program *program, const char *path, ckpt_code code, ckpt_err *err)
+{
+    int32_t outcome = (int32_t)code;
+    if (program->ranks == NULL) {
+        return code;
     }
-    return code;
+    CKPT_TRY(ckpt_ranks_broadcast(program->ranks, 0, &outcome, sizeof outcome, code != CKPT_OK ? NULL : err));
+    return program->rank == 0 || outcome == CKPT_OK
+               ? code
+               : CKPT_FAIL(err, (ckpt_code)outcome, "%s: rank 0 could not write it", path);
 }
 
 ckpt_code ckpt_state_write(const ckpt_program *program, const ckpt_progress *progress, const char *path, ckpt_err *err)
@@ -134,14 +153,18 @@ ckpt_code ckpt_state_write(const ckpt_program *program, const ckpt_progress *pro
     ckpt_arena_init(&scratch);
     ckpt_whole whole[SAVED_SECTIONS];
     ckpt_code code = find_sections(program, &scratch, whole, err);
-    if (code == CKPT_OK) {
-        code = program->rank == 0 ? write_file(program, progress, path, whole, err)
-                                  : put_sections(program, whole, NULL, err);
+    if (code == CKPT_OK && program->rank == 0) {
+        writing w;
+        begin_file(program, progress, path, &w);
+        code = put_sections(program, whole, &w, err);
+        w.code = code != CKPT_OK ? code : w.code;
+        const ckpt_code end = end_file(&w, code == CKPT_OK ? err : NULL);
+        code = code != CKPT_OK ? code : share(program, path, end, err);
+    } else if (code == CKPT_OK) {
+        code = put_sections(program, whole, NULL, err);
+        code = code == CKPT_OK ? share(program, path, CKPT_OK, err) : code;
     }
     ckpt_arena_fini(&scratch);
-    if (code == CKPT_OK && program->ranks != NULL) {
-        code = ckpt_ranks_barrier(program->ranks, err); /* on no rank before the file has its name */
-    }
     return code;
 }
 

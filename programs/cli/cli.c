@@ -1,11 +1,14 @@
 /* Command lines, GNU style, without getopt_long (no POSIX function) and without its global state. */
 #include "programs/cli/cli.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/text.h"
 #include "programs/cli/cli_impl.h"
 
 /* The option called `name`, or the only one whose name begins with it. *matches: options that `name` may mean. */
@@ -36,17 +39,26 @@ static void complain(const ckpt_cli *cli, const char *line, const char *tail)
     fprintf(stderr, "%s%s:%s %s%s\n", color ? "\033[1;31m" : "", cli->program, color ? "\033[0m" : "", line, tail);
 }
 
-/* One line, whatever the arguments hold. */
 static void print_line(const ckpt_cli *cli, const char *format, va_list args, const char *tail)
 {
     char line[1024];
     vsnprintf(line, sizeof line, format, args);
-    for (char *c = line; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20) {
-            *c = ' ';
-        }
-    }
+    ckpt_text_flatten(line);
     complain(cli, line, tail);
+}
+
+void ckpt_cli_note(const char *program, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    const int name = snprintf(line, sizeof line / 2, "%s: ", program);
+    const size_t at = name < 0 ? 0 : (size_t)name < sizeof line / 2 ? (size_t)name : sizeof line / 2 - 1;
+    va_start(args, format);
+    vsnprintf(line + at, sizeof line - at, format, args);
+    va_end(args);
+    ckpt_text_flatten(line);
+    ckpt_cli_progress_clear();
+    fprintf(stderr, "%s\n", line);
 }
 
 static int bad_usage(const ckpt_cli *cli, const char *format, ...)
@@ -83,16 +95,22 @@ static int take_color(ckpt_cli *cli, const char **name, const char **value)
     return ckpt_cli_next(cli, name, value);
 }
 
+/* What ckpt_cli_next gives when something was printed in place of the program's work. */
+static int printed(const ckpt_cli *cli)
+{
+    return ckpt_cli_end(cli, 0) == 0 ? -1 : -2;
+}
+
 /* --help and --version print and end. */
 static int take_switch(const ckpt_cli *cli, const ckpt_cli_option *option, const char **name, const char **value)
 {
     if (strcmp(option->name, "help") == 0) {
         (void)ckpt_cli_help(cli, "text");
-        return -1;
+        return printed(cli);
     }
     if (strcmp(option->name, "version") == 0) {
         printf("%s %s\n", cli->program, CKPT_VERSION);
-        return -1;
+        return printed(cli);
     }
     *name = option->name;
     *value = NULL;
@@ -104,7 +122,7 @@ static int next_long(ckpt_cli *cli, const char *word, const char **name, const c
     const size_t length = strcspn(word, "=");
     const char *const attached = word[length] == '=' ? word + length + 1 : NULL;
     if (strncmp(word, "help-as=", 8) == 0) { /* only for the build, so not in the table */
-        return ckpt_cli_help(cli, attached) ? -1 : bad_usage(cli, "unknown form %s", attached);
+        return ckpt_cli_help(cli, attached) ? printed(cli) : bad_usage(cli, "unknown form %s", attached);
     }
     int matches = 0;
     const ckpt_cli_option *const option = length > 0 ? find_long(cli, word, length, &matches) : NULL;
@@ -171,6 +189,26 @@ int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err)
 {
     complain(cli, err->msg, "");
     return ckpt_exit_code(err->code);
+}
+
+int ckpt_cli_end(const ckpt_cli *cli, int exit_code)
+{
+    const bool before = ferror(stdout) != 0;
+    errno = 0;
+    if ((fflush(stdout) == 0 && !before) || exit_code != 0) {
+        return exit_code;
+    }
+    char line[160];
+    snprintf(line, sizeof line, "cannot write to standard output%s%s", errno != 0 ? ": " : "",
+             errno != 0 ? strerror(errno) : "");
+    complain(cli, line, "");
+    return ckpt_exit_code(CKPT_IO);
+}
+
+void ckpt_cli_outlive_limits(void)
+{
+    const struct sigaction ignored = {.sa_handler = SIG_IGN};
+    sigaction(SIGXFSZ, &ignored, NULL);
 }
 
 int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...)

@@ -34,8 +34,8 @@ typedef struct ckpt_cli {
 /* The next option or operand, in order, GNU style: "--name=value", "--name value", "-ovalue", "--" ends options.
  *
  * Gives 1 with *name set to the option's long name (or "" for an operand) and *value to its argument; 0 at the
- * end; -1 when --help, --version or --help-as was printed (exit 0); -2 when the usage is wrong: one line is on stderr
- * (exit 2). */
+ * end; -1 when --help, --version or --help-as was printed (exit 0); -2 when the usage is wrong or that could not be
+ * printed: one line is on stderr (exit 2). */
 int ckpt_cli_next(ckpt_cli *cli, const char **name, const char **value);
 
 /* Where the value of an option goes: one of the pointers. */
@@ -73,6 +73,17 @@ CKPT_MUST_USE ckpt_code ckpt_cli_stage_file(const char *path, int stage, ckpt_ar
 
 /* Print "program: message" on stderr and give the exit code for it. */
 int ckpt_cli_fail(const ckpt_cli *cli, const ckpt_err *err);
+
+/* A line on standard error that is no error, "program: <formatted>". As every line from here it is one line of UTF-8 without
+ * control characters, whatever the arguments hold. */
+void ckpt_cli_note(const char *program, const char *format, ...) CKPT_PRINTF(2, 3);
+
+/* The last call: what waits for standard output goes there. Gives `exit_code`; if that is 0 and it cannot be written, 2, and one line is on stderr. */
+int ckpt_cli_end(const ckpt_cli *cli, int exit_code);
+
+/* Before the first file is written: one that may not grow (ulimit -f) is then an error of writing like a full disk, not the
+ * program's end. Programs that this one starts inherit it. */
+void ckpt_cli_outlive_limits(void);
 
 /* Usage errors found after parsing: prints "program: <formatted>; see --help" and gives 2. */
 int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);

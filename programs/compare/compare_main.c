@@ -230,7 +230,7 @@ static ckpt_code add_summary(const ckpt_compare_report *report, const char *path
     }
     ckpt_code code = ckpt_text_end(&text, err);
     if (code == CKPT_OK && (text.length == 0 || text.length > (size_t)room)) {
-        fprintf(stderr, "ckpt-compare: no room in the step's summary: it holds %ld bytes already\n", taken);
+        ckpt_cli_note("ckpt-compare", "no room in the step's summary: it holds %ld bytes already", taken);
     } else if (code == CKPT_OK && fwrite(text.bytes, 1, text.length, file) != text.length) {
         code = CKPT_FAIL(err, CKPT_IO, "%.200s: %s", path, strerror(errno));
     }
@@ -245,7 +245,7 @@ static ckpt_code tell_github(const ckpt_compare_report *report, bool stdout_take
     if (path != NULL) {
         CKPT_TRY(add_summary(report, path, err));
     } else {
-        fprintf(stderr, "ckpt-compare: GITHUB_STEP_SUMMARY is not set: no summary is written\n");
+        ckpt_cli_note("ckpt-compare", "GITHUB_STEP_SUMMARY is not set: no summary is written");
     }
     ckpt_text text;
     ckpt_text_init(&text);
@@ -253,7 +253,6 @@ static ckpt_code tell_github(const ckpt_compare_report *report, bool stdout_take
     const ckpt_code code = ckpt_text_end(&text, err);
     if (code == CKPT_OK && text.length > 0) {
         fwrite(text.bytes, 1, text.length, stdout_taken ? stderr : stdout);
-        fflush(stdout);
     }
     ckpt_text_fini(&text);
     return code;
@@ -341,8 +340,9 @@ int main(int argc, char **argv)
     int code =
         want.file != NULL ? parse(&cli, &want, &arena) : ckpt_cli_usage(&cli, "no memory for %d arguments", argc);
     if (code < 0) {
+        ckpt_cli_outlive_limits();
         code = compare(&cli, &want, &arena, &status, &err) == CKPT_OK ? status : ckpt_cli_fail(&cli, &err);
     }
     ckpt_arena_fini(&arena);
-    return code;
+    return ckpt_cli_end(&cli, code);
 }

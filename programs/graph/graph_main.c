@@ -296,8 +296,9 @@ int main(int argc, char **argv)
     ckpt_options_init(&want.asked);
     const int stop = parse(&cli, &want);
     if (stop >= 0) {
-        return stop;
+        return ckpt_cli_end(&cli, stop);
     }
+    ckpt_cli_outlive_limits();
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};

@@ -11,7 +11,7 @@ static void print_notes(const ckpt_job *j)
     const char *line = j->planning.notes;
     while (line[0] != '\0') {
         const int length = (int)strcspn(line, "\n");
-        fprintf(stderr, "%s: %.*s\n", j->cli->program, length, line);
+        ckpt_cli_note(j->cli->program, "%.*s", length, line);
         line += length + 1;
     }
 }
@@ -32,7 +32,7 @@ static void open_solver(ckpt_job *j)
     }
     j->solver_tried = true;
     if (ckpt_solver_open("glpk", &j->solver, &j->solver_library, &err) != CKPT_OK) {
-        fprintf(stderr, "%s: note: planning without integer programs: %s\n", j->cli->program, err.msg);
+        ckpt_cli_note(j->cli->program, "note: planning without integer programs: %s", err.msg);
     }
 }
 

@@ -92,9 +92,9 @@ static ckpt_code write_trace(const ckpt_job *j, const ckpt_plan *plan, ckpt_err 
 static void note_end(const ckpt_job *j, bool early)
 {
     if (interrupted) {
-        fprintf(stderr, "%s: interrupted: the best so far\n", j->cli->program);
+        ckpt_cli_note(j->cli->program, "interrupted: the best so far");
     } else if (early) {
-        fprintf(stderr, "%s: time limit: the best so far\n", j->cli->program);
+        ckpt_cli_note(j->cli->program, "time limit: the best so far");
     }
 }
 
@@ -135,12 +135,12 @@ static void note_choice(const ckpt_job *j, const ckpt_plan *plan)
         snprintf(stage, sizeof stage, "stage %d: ", j->planning.source.scheme.stage);
     }
     if (plan->verdict == CKPT_INFEASIBLE && strcmp(j->planning.strategy, "flags") == 0 && !j->planning.source.flagged) {
-        fprintf(stderr, "%s: note: %sno plan that does what is set is within the budget\n", j->cli->program, stage);
+        ckpt_cli_note(j->cli->program, "note: %sno plan that does what is set is within the budget", stage);
     }
     if (recompute && strcmp(j->planning.strategy, "flags") == 0 && plan->verdict == CKPT_FITS &&
         plan->peak_bytes >= plan->keep_all_peak_bytes) {
-        fprintf(stderr, "%s: warning: %srecomputing what is set saves nothing: the peak stays at %s\n", j->cli->program,
-                stage, ckpt_bytes_show(plan->peak_bytes, shown));
+        ckpt_cli_note(j->cli->program, "warning: %srecomputing what is set saves nothing: the peak stays at %s", stage,
+                      ckpt_bytes_show(plan->peak_bytes, shown));
     }
 }
 
@@ -215,8 +215,8 @@ static ckpt_code write_curve(ckpt_job *j, const ckpt_curve *curve, ckpt_err *err
     }
     if (!j->found) {
         char least[CKPT_UNITS_TEXT];
-        fprintf(stderr, "%s: no plan fits; the minimum budget at which one was found is %s (%lld bytes)\n",
-                j->cli->program, ckpt_bytes_show(curve->min_budget_bytes, least), (long long)curve->min_budget_bytes);
+        ckpt_cli_note(j->cli->program, "no plan fits; the minimum budget at which one was found is %s (%lld bytes)",
+                      ckpt_bytes_show(curve->min_budget_bytes, least), (long long)curve->min_budget_bytes);
     }
     return file ? ckpt_file_write_text(r->output, &j->text, err) : CKPT_OK;
 }
@@ -444,8 +444,9 @@ int main(int argc, char **argv)
         return usage;
     }
     if (r.question == CKPT_ASK_STRATEGIES) {
-        return list_strategies();
+        return ckpt_cli_end(&cli, list_strategies());
     }
+    ckpt_cli_outlive_limits();
     ckpt_arena arena;
     ckpt_arena_init(&arena);
     ckpt_err err = {0};

@@ -92,9 +92,7 @@ static ckpt_code tell(const traces *t, const ckpt_spool_content *content, const 
     if (line == NULL) {
         return no_memory(t);
     }
-    for (char *c = line; *c != '\0'; c++) { /* a program may call itself anything, and this goes to a terminal */
-        *c = (unsigned char)*c < ' ' || *c == 0x7F ? '?' : *c;
-    }
+    ckpt_text_flatten(line); /* a program may call itself anything */
     t->note(line);
     ckpt_arena_rewind(t->arena, mark);
     return CKPT_OK;

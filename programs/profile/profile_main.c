@@ -27,12 +27,12 @@ static void show_plans(int done, int total, ckpt_ns elapsed_ns)
 static void show_remark(void *context, const char *layer, const char *why)
 {
     (void)context;
-    fprintf(stderr, "ckpt-profile: layer %s runs slower than it might: %s\n", layer, why);
+    ckpt_cli_note("ckpt-profile", "layer %s runs slower than it might: %s", layer, why);
 }
 
 static void note(const char *line)
 {
-    fprintf(stderr, "ckpt-profile: %s\n", line);
+    ckpt_cli_note("ckpt-profile", "%s", line);
 }
 
 static void show_note(void *context, const char *line)
@@ -90,8 +90,8 @@ static ckpt_code open_recorder(const ckpt_profile_request *request, ckpt_device 
     }
     const ckpt_code code = request->no_cupti ? CKPT_DEVICE : ckpt_profile_record(device, recorder, device_bytes, &why);
     if (code == CKPT_DEVICE) {
-        fprintf(stderr, "ckpt-profile: no kernels are recorded, times are between events of the device: %s\n",
-                request->no_cupti ? "--no-cupti" : why.msg);
+        ckpt_cli_note("ckpt-profile", "no kernels are recorded, times are between events of the device: %s",
+                      request->no_cupti ? "--no-cupti" : why.msg);
         return CKPT_OK;
     }
     if (code != CKPT_OK) {
@@ -182,15 +182,31 @@ static ckpt_code profile_layers(const ckpt_profile_request *request, const ckpt_
 
 /* ---- recordings of other tools ---- */
 
+/* Remarks on a file, each with a line feed, until it is known that it is taken: a refusal is one line. */
+static ckpt_text held;
+
+static void hold(const char *line)
+{
+    ckpt_text_add(&held, "%s\n", line);
+}
+
+static void say_held(void)
+{
+    for (const char *line = held.bytes; line != NULL && line[0] != '\0'; line += strcspn(line, "\n") + 1) {
+        ckpt_cli_note("ckpt-profile", "%.*s", (int)strcspn(line, "\n"), line);
+    }
+}
+
 static ckpt_code write_trace(const ckpt_profile_request *request, const ckpt_trace *trace, ckpt_err *err)
 {
     ckpt_text text;
     CKPT_TRY(ckpt_file_begin_text(request->output, &text, err));
     ckpt_trace_write(trace, &text);
     CKPT_TRY(ckpt_file_end_text(&text, CKPT_OK, err));
+    say_held();
     char peak[CKPT_UNITS_TEXT], time[CKPT_UNITS_TEXT];
-    fprintf(stderr, "%s: %d events over %s, peak %s\n", trace->name, trace->event_count,
-            ckpt_ns_show(trace->time_ns, time), ckpt_bytes_show(trace->peak_bytes, peak));
+    ckpt_cli_note(trace->name, "%d events over %s, peak %s", trace->event_count, ckpt_ns_show(trace->time_ns, time),
+                  ckpt_bytes_show(trace->peak_bytes, peak));
     return CKPT_OK;
 }
 
@@ -200,6 +216,7 @@ static ckpt_code write_graph(const ckpt_profile_request *request, const ckpt_gra
     CKPT_TRY(ckpt_file_begin_text(request->output, &text, err));
     ckpt_graph_write(graph, &text);
     CKPT_TRY(ckpt_file_end_text(&text, CKPT_OK, err));
+    say_held();
     ckpt_ns time = 0;
     ckpt_bytes bytes = 0;
     for (int i = 0; i < graph->op_count; i++) {
@@ -209,8 +226,8 @@ static ckpt_code write_graph(const ckpt_profile_request *request, const ckpt_gra
         bytes += graph->buffer[i].bytes;
     }
     char t[CKPT_UNITS_TEXT], b[CKPT_UNITS_TEXT];
-    fprintf(stderr, "%s: %d ops of %s, %d buffers of %s together; ckpt-plan plans it\n", graph->name, graph->op_count,
-            ckpt_ns_show(time, t), graph->buffer_count, ckpt_bytes_show(bytes, b));
+    ckpt_cli_note(graph->name, "%d ops of %s, %d buffers of %s together; ckpt-plan plans it", graph->op_count,
+                  ckpt_ns_show(time, t), graph->buffer_count, ckpt_bytes_show(bytes, b));
     return CKPT_OK;
 }
 
@@ -219,7 +236,7 @@ static ckpt_code import_execution(const ckpt_profile_request *request, ckpt_aren
     const ckpt_device_model *device = NULL;
     ckpt_graph *graph = NULL;
     CKPT_TRY(ckpt_device_model_find(request->roofline != NULL ? request->roofline : "cpu", arena, &device, err));
-    CKPT_TRY(ckpt_import_execution(request->import, request->times, device->bytes_per_s, note, arena, &graph, err));
+    CKPT_TRY(ckpt_import_execution(request->import, request->times, device->bytes_per_s, hold, arena, &graph, err));
     return write_graph(request, graph, err);
 }
 
@@ -235,8 +252,8 @@ static ckpt_code import_file(const ckpt_profile_request *request, ckpt_arena *ar
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s has times of its own: --%s is for an ExecutionTrace", request->import,
                          request->times != NULL ? "times" : "roofline");
     }
-    CKPT_TRY(kind == CKPT_IMPORT_SNAPSHOT ? ckpt_import_snapshot(request->import, note, arena, &trace, err)
-                                          : ckpt_import_chrome(request->import, note, arena, &trace, err));
+    CKPT_TRY(kind == CKPT_IMPORT_SNAPSHOT ? ckpt_import_snapshot(request->import, hold, arena, &trace, err)
+                                          : ckpt_import_chrome(request->import, hold, arena, &trace, err));
     return write_trace(request, trace, err);
 }
 
@@ -294,8 +311,11 @@ static int work(const ckpt_profile_request *request, const ckpt_cli *cli, ckpt_a
     if (request->job == CKPT_PROFILE_COMMAND) {
         return record_command(request, cli);
     }
+    ckpt_cli_outlive_limits();
+    ckpt_text_init(&held);
     const ckpt_code code = request->job == CKPT_PROFILE_IMPORT ? import_file(request, arena, &err)
                                                                : profile_layers(request, cli, arena, &err);
+    ckpt_text_fini(&held);
     return code == CKPT_OK ? 0 : ckpt_cli_fail(cli, &err);
 }
 

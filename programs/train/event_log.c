@@ -64,17 +64,14 @@ static uint32_t masked_checksum(const unsigned char *bytes, size_t length)
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-static void put_record(FILE *file, const message *event)
+static void put_record(ckpt_append *records, const message *event)
 {
-    message around = {.length = 0};
-    add_little_endian(&around, event->length, 8);
-    add_little_endian(&around, masked_checksum(around.byte, 8), 4);
-    fwrite(around.byte, 1, around.length, file);
-    fwrite(event->byte, 1, event->length, file);
-    around.length = 0;
-    add_little_endian(&around, masked_checksum(event->byte, event->length), 4);
-    fwrite(around.byte, 1, around.length, file);
-    fflush(file); /* a failure is remembered by the stream */
+    message record = {.length = 0};
+    add_little_endian(&record, event->length, 8);
+    add_little_endian(&record, masked_checksum(record.byte, 8), 4);
+    add_bytes(&record, event->byte, event->length);
+    add_little_endian(&record, masked_checksum(event->byte, event->length), 4);
+    ckpt_append_row(records, record.byte, record.length);
 }
 
 static void begin_event(message *event)
@@ -103,21 +100,21 @@ ckpt_code ckpt_event_log_open(ckpt_event_log *log, const char *folder, ckpt_err 
     if (stat(folder, &about) != 0 && mkdir(folder, 0777) != 0) {
         return CKPT_FAIL(err, CKPT_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
     }
-    log->file = fopen(log->path, "wb");
-    if (log->file == NULL) {
+    FILE *const file = fopen(log->path, "wb");
+    if (file == NULL) {
         return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", log->path, strerror(errno));
     }
-    setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
+    ckpt_append_begin(&log->records, file);
     message event;
     begin_event(&event);
     add_part(&event, 3, version, sizeof version - 1);
-    put_record(log->file, &event);
+    put_record(&log->records, &event);
     return CKPT_OK;
 }
 
 void ckpt_event_log_add(ckpt_event_log *log, uint64_t step, const char *tag, double value)
 {
-    if (log->file == NULL) {
+    if (log->records.file == NULL) {
         return;
     }
     message point = {.length = 0}, summary = {.length = 0}, event;
@@ -132,16 +129,10 @@ void ckpt_event_log_add(ckpt_event_log *log, uint64_t step, const char *tag, dou
     add_key(&event, 2, VARINT);
     add_varint(&event, step);
     add_part(&event, 5, summary.byte, summary.length);
-    put_record(log->file, &event);
+    put_record(&log->records, &event);
 }
 
 ckpt_code ckpt_event_log_close(ckpt_event_log *log, ckpt_err *err)
 {
-    if (log->file == NULL) {
-        return CKPT_OK;
-    }
-    const bool failed = ferror(log->file) != 0;
-    const bool closed = fclose(log->file) == 0;
-    log->file = NULL;
-    return closed && !failed ? CKPT_OK : CKPT_FAIL(err, CKPT_IO, "%s: could not be written", log->path);
+    return ckpt_append_end(&log->records, log->path, err);
 }

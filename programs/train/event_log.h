@@ -5,16 +5,13 @@
 #ifndef CKPT_PROGRAMS_TRAIN_EVENT_LOG_H
 #define CKPT_PROGRAMS_TRAIN_EVENT_LOG_H
 
+#include "programs/train/append.h"
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-
-#include "core/base/status.h"
 
 typedef struct ckpt_event_log {
-    FILE *file; /* NULL: none is open */
+    ckpt_append records;
     char path[4096];
-    char buffer[512]; /* the stream's */
 } ckpt_event_log;
 
 /* A new file events.out.tfevents.<seconds>.<host>.<process> in `folder`, which is made if it is not there. TensorBoard reads

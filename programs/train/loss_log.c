@@ -20,18 +20,18 @@ static void make_row(uint64_t step, float loss, char row[ROW_MAX])
 }
 
 /* The end of the row of `step`, where the log continues. */
-static ckpt_code find_end(ckpt_loss_log *log, uint64_t step, float loss, off_t *end, ckpt_err *err)
+static ckpt_code find_end(ckpt_loss_log *log, FILE *file, uint64_t step, float loss, off_t *end, ckpt_err *err)
 {
     char row[ROW_MAX], wanted[ROW_MAX];
     make_row(step, loss, wanted);
-    if (fgets(row, sizeof row, log->file) == NULL || strcmp(row, header) != 0) {
+    if (fgets(row, sizeof row, file) == NULL || strcmp(row, header) != 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: no log of losses: its first line is not %.*s", log->path,
                          (int)sizeof header - 2, header);
     }
-    *end = ftello(log->file);
+    *end = ftello(file);
     bool found = step == 0;
     log->step = step;
-    for (log->row = *end; fgets(row, sizeof row, log->file) != NULL; log->row = ftello(log->file)) {
+    for (log->row = *end; fgets(row, sizeof row, file) != NULL; log->row = ftello(file)) {
         if (step == 0) {
             return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: has rows, but the state is from before the first step",
                              log->path);
@@ -43,7 +43,7 @@ static ckpt_code find_end(ckpt_loss_log *log, uint64_t step, float loss, off_t *
                                  " is \"%.*s\" there and \"%.*s\" in the state",
                                  log->path, step, (int)strcspn(row, "\n"), row, (int)strlen(wanted) - 1, wanted);
             }
-            *end = ftello(log->file);
+            *end = ftello(file);
             found = true;
             break;
         }
@@ -57,72 +57,66 @@ static ckpt_code find_end(ckpt_loss_log *log, uint64_t step, float loss, off_t *
 
 static ckpt_code cannot_write(const char *path, ckpt_err *err)
 {
-    return CKPT_FAIL(err, CKPT_IO, "%s: cannot write: %s", path, strerror(errno));
+    return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot write: %s", path, strerror(errno));
 }
 
-static ckpt_code begin(ckpt_loss_log *log, bool goes_on, uint64_t step, float loss, ckpt_err *err)
+static ckpt_code find_end_in(ckpt_loss_log *log, uint64_t step, float loss, off_t *end, ckpt_err *err)
 {
-    off_t end = 0;
-    setvbuf(log->file, log->buffer, _IOFBF, sizeof log->buffer);
-    if (!goes_on) {
-        fputs(header, log->file);
-        return fflush(log->file) == 0 ? CKPT_OK : cannot_write(log->path, err);
+    FILE *const file = fopen(log->path, "r");
+    if (file == NULL) {
+        return CKPT_FAIL(err, CKPT_IO, "%.200s: cannot read: %s", log->path, strerror(errno));
     }
-    CKPT_TRY(find_end(log, step, loss, &end, err));
-    if (fseeko(log->file, end, SEEK_SET) != 0 || ftruncate(fileno(log->file), end) != 0) {
-        return cannot_write(log->path, err);
-    }
-    return CKPT_OK;
+    const ckpt_code code = find_end(log, file, step, loss, end, err);
+    fclose(file);
+    return code;
 }
 
 ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed, uint64_t step, float loss,
                              ckpt_err *err)
 {
     struct stat about;
+    off_t end = 0;
     const bool goes_on = resumed && stat(path, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
-    log->path = path;
-    log->step = 0;
-    log->file = fopen(path, goes_on ? "r+" : "w");
-    if (log->file == NULL) {
+    *log = (ckpt_loss_log){.path = path};
+    CKPT_TRY(goes_on ? find_end_in(log, step, loss, &end, err) : CKPT_OK);
+    FILE *const file = fopen(path, goes_on ? "r+" : "w");
+    if (file == NULL) {
         return cannot_write(path, err);
     }
-    const ckpt_code code = begin(log, goes_on, step, loss, err);
-    if (code != CKPT_OK) {
-        fclose(log->file);
-        log->file = NULL;
+    ckpt_append_begin(&log->rows, file);
+    if (!goes_on) {
+        ckpt_append_row(&log->rows, header, sizeof header - 1);
+    } else if (fseeko(file, end, SEEK_SET) != 0 || ftruncate(fileno(file), end) != 0) {
+        log->rows.lost = 1;
+        log->rows.reason = errno;
     }
-    return code;
+    if (log->rows.lost > 0) {
+        errno = log->rows.reason;
+        const ckpt_code code = cannot_write(path, err);
+        return ckpt_append_end(&log->rows, path, NULL) == CKPT_OK ? CKPT_OK : code;
+    }
+    return CKPT_OK;
 }
 
 void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss, double validation, double accuracy)
 {
-    if (log->file == NULL) {
+    char row[ROW_MAX], score[2][32] = {"", ""};
+    if (log->rows.file == NULL || (step == log->step && step > 0 && fseeko(log->rows.file, log->row, SEEK_SET) != 0)) {
         return;
     }
-    char row[ROW_MAX];
-    if (step == log->step && fseeko(log->file, log->row, SEEK_SET) != 0) {
-        return; /* the file takes no rows; the stream remembers */
-    }
     make_row(step, loss, row);
-    fputs(row, log->file);
     if (!isnan(validation)) {
-        fprintf(log->file, "%.9g", validation);
+        snprintf(score[0], sizeof score[0], "%.9g", validation);
     }
-    fputs(",", log->file);
     if (!isnan(accuracy)) {
-        fprintf(log->file, "%.6g", accuracy);
+        snprintf(score[1], sizeof score[1], "%.6g", accuracy);
     }
-    fputs("\n", log->file);
-    fflush(log->file); /* a failure is remembered by the stream */
+    const size_t length = strlen(row);
+    snprintf(row + length, sizeof row - length, "%s,%s\n", score[0], score[1]);
+    ckpt_append_row(&log->rows, row, strlen(row));
 }
 
 ckpt_code ckpt_loss_log_close(ckpt_loss_log *log, ckpt_err *err)
 {
-    if (log->file == NULL) {
-        return CKPT_OK;
-    }
-    const bool failed = ferror(log->file) != 0;
-    const bool closed = fclose(log->file) == 0;
-    log->file = NULL;
-    return closed && !failed ? CKPT_OK : CKPT_FAIL(err, CKPT_IO, "%s: the log could not be written", log->path);
+    return ckpt_append_end(&log->rows, log->path, err);
 }

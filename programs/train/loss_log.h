@@ -9,27 +9,24 @@
 #ifndef CKPT_PROGRAMS_TRAIN_LOSS_LOG_H
 #define CKPT_PROGRAMS_TRAIN_LOSS_LOG_H
 
+#include "programs/train/append.h"
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-
-#include "core/base/status.h"
 
 typedef struct ckpt_loss_log {
-    FILE *file;       /* NULL: none is open */
+    ckpt_append rows;
     const char *path; /* borrowed until close */
     uint64_t step;    /* of the row where a resumed log goes on */
     int64_t row;      /* and where that row begins */
-    char buffer[256]; /* the stream's, so that it allocates none between steps */
 } ckpt_loss_log;
 
-/* `resumed`: continue after the row of `step` (0: after the header), which must have `loss`; a missing file is created. Else create a new file. Errors: CKPT_IO, CKPT_BAD_INPUT (no loss log, or one of another run). `log` must not move until it is closed. */
+/* `resumed`: continue after the row of `step` (0: after the header), which must have `loss`; a missing file is created. Else create a new file. Errors: CKPT_IO, CKPT_BAD_INPUT (no loss log, or one of another run). */
 CKPT_MUST_USE ckpt_code ckpt_loss_log_open(ckpt_loss_log *log, const char *path, bool resumed, uint64_t step,
                                            float loss, ckpt_err *err);
 /* `validation`, `accuracy`: NaN: there is none. The row of the step where a resumed log goes on is written again, longer. */
 void ckpt_loss_log_add(ckpt_loss_log *log, uint64_t step, float loss, double validation, double accuracy);
 
-/* CKPT_IO when a row could not be written. */
+/* CKPT_IO when rows could not be written: those are missing, and the others are whole. */
 CKPT_MUST_USE ckpt_code ckpt_loss_log_close(ckpt_loss_log *log, ckpt_err *err);
 
 #endif

@@ -60,7 +60,10 @@ typedef struct ckpt_training {
     void **input;                 /* [micro-batch * input_count + input]; NULL: not wanted */
     ckpt_loss_log log;
     uint64_t first_step, saved_step;
-    bool saved; /* the state of saved_step is in the file */
+    bool saved;     /* the state of saved_step is in the file */
+    bool unsaved;   /* the latest state could not be written, and that has been said */
+    bool best_lost; /* nor the best one */
+    ckpt_err lost;  /* of the first file that could not be written in the end; the code CKPT_OK: all are there */
     float loss;
     ckpt_train_score score; /* of --evaluate, or the latest validation, which was after scored_step steps */
     uint64_t scored_step;
@@ -118,6 +121,12 @@ CKPT_MUST_USE ckpt_code ckpt_train_collect_peaks(ckpt_training *training, ckpt_e
 bool ckpt_train_peaks_hold(const ckpt_training *training);
 
 /* ---- train_loop.c ---- */
+
+/* A file that could not be written (CKPT_IO) ends nothing: what else is to be written still is, and the program ends with
+ * the first of such errors. Other codes are handed on. */
+CKPT_MUST_USE ckpt_code ckpt_train_outlive(ckpt_training *training, ckpt_code code, ckpt_err *err);
+/* The same in mid-run, where it is said at once, but not again before a write was whole. *failing: was the last one not? */
+CKPT_MUST_USE ckpt_code ckpt_train_go_on(const ckpt_training *training, bool *failing, ckpt_code code, ckpt_err *err);
 
 /* Trains until options.steps, a signal or --patience, with validations, states, logs and traces. */
 CKPT_MUST_USE ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err);

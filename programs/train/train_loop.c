@@ -17,7 +17,7 @@ static bool wants_trace(const ckpt_training *training, uint64_t step)
 
 static void say_unrecorded(const char *why)
 {
-    fprintf(stderr, "ckpt-train: no kernels are recorded, times are between events of the device: %s\n", why);
+    ckpt_cli_note("ckpt-train", "no kernels are recorded, times are between events of the device: %s", why);
 }
 
 /* Only the last step is recorded: recording slows every kernel and takes memory. */
@@ -79,6 +79,31 @@ static bool worth_a_line(const ckpt_training *training, uint64_t step)
     const uint64_t all = (uint64_t)training->options.steps - training->first_step;
     const uint64_t every = all > 10 ? all / 10 : 1;
     return step == training->first_step + 1 || step % every == 0 || step == (uint64_t)training->options.steps;
+}
+
+ckpt_code ckpt_train_outlive(ckpt_training *training, ckpt_code code, ckpt_err *err)
+{
+    if (code != CKPT_IO) {
+        return code;
+    }
+    if (training->lost.code == CKPT_OK) {
+        training->lost = *err;
+    }
+    return CKPT_OK;
+}
+
+ckpt_code ckpt_train_go_on(const ckpt_training *training, bool *failing, ckpt_code code, ckpt_err *err)
+{
+    if (code != CKPT_IO) {
+        *failing = false;
+        return code;
+    }
+    if (!*failing && training->rank == 0) {
+        ckpt_cli_note("ckpt-train", "after step %" PRIu64 ": %s; what was there stays, and training goes on",
+                      ckpt_executor_steps(training->executor), err->msg);
+    }
+    *failing = true;
+    return CKPT_OK;
 }
 
 static ckpt_code save(ckpt_training *training, ckpt_err *err)
@@ -188,7 +213,9 @@ static ckpt_code one_step(ckpt_training *training, uint64_t step, ckpt_err *err)
     CKPT_TRY(due ? ckpt_train_validate(training, err) : CKPT_OK);
     log_step(training, step, due && !training->stopped);
     const int64_t every = training->options.save_every;
-    return every > 0 && step % (uint64_t)every == 0 ? save(training, err) : CKPT_OK;
+    return every > 0 && step % (uint64_t)every == 0
+               ? ckpt_train_go_on(training, &training->unsaved, save(training, err), err)
+               : CKPT_OK;
 }
 
 ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err)
@@ -217,7 +244,12 @@ ckpt_code ckpt_train_steps(ckpt_training *training, ckpt_err *err)
     if (training->stopped && training->done == 0) {
         return CKPT_OK; /* nothing that could replace an older state */
     }
-    return save(training, err);
+    CKPT_TRY(ckpt_train_outlive(training, save(training, err), err));
+    return training->best_lost ? ckpt_train_outlive(training,
+                                                    CKPT_FAIL(err, CKPT_IO, "%s: the best state could not be written",
+                                                              training->options.save_best),
+                                                    err)
+                               : CKPT_OK;
 }
 
 /* Adds the times of the other steps, oldest first; must run before the ring is sorted. The traced step is the latest in the ring on a CPU, and not in the ring on a GPU. */

@@ -116,12 +116,16 @@ static ckpt_code finish(ckpt_training *training, ckpt_err *err)
     CKPT_TRY(ckpt_train_collect_peaks(training, err));
     CKPT_TRY(ckpt_footprint_read(training->device, training->plan->static_bytes, training->plan->arena_bytes,
                                  &training->end, err));
-    CKPT_TRY(ckpt_train_write_trace(training, err));
-    CKPT_TRY(ckpt_train_write_profile(training, err));
-    CKPT_TRY(export_weights(training, err));
-    CKPT_TRY(ckpt_loss_log_close(&training->log, err));
-    CKPT_TRY(ckpt_event_log_close(&training->events, err));
-    return print_end(training, weights, err);
+    CKPT_TRY(ckpt_train_outlive(training, export_weights(training, err), err));
+    CKPT_TRY(ckpt_train_outlive(training, ckpt_train_write_trace(training, err), err));
+    CKPT_TRY(ckpt_train_outlive(training, ckpt_train_write_profile(training, err), err));
+    CKPT_TRY(ckpt_train_outlive(training, ckpt_loss_log_close(&training->log, err), err));
+    CKPT_TRY(ckpt_train_outlive(training, ckpt_event_log_close(&training->events, err), err));
+    CKPT_TRY(print_end(training, weights, err));
+    if (training->lost.code != CKPT_OK && err != NULL) {
+        *err = training->lost;
+    }
+    return ckpt_train_agree(training, training->lost.code, err);
 }
 
 /* Each rank on its own. The budget is checked before the device is filled, and again after set-up. */
@@ -169,12 +173,9 @@ static ckpt_code work(ckpt_training *training, const ckpt_cli *cli, ckpt_err *er
 
 static void close_all(ckpt_training *training)
 {
-    if (training->log.file != NULL) {
-        fclose(training->log.file);
-    }
-    if (training->events.file != NULL) {
-        fclose(training->events.file);
-    }
+    const ckpt_code closed[] = {ckpt_loss_log_close(&training->log, NULL),
+                                ckpt_event_log_close(&training->events, NULL)};
+    (void)closed;                          /* after a failure of which the line is printed */
     ckpt_loader_destroy(training->loader); /* before the data that its workers read */
     ckpt_train_watch_data(NULL, NULL);
     ckpt_data_close(training->data);
@@ -242,6 +243,7 @@ int main(int argc, char **argv)
     const int stop = ckpt_train_parse(&cli, &training.options);
     int exit_code = stop - 1;
     if (stop == 0) {
+        ckpt_cli_outlive_limits();
         settle_threads(&training.options, argv);
         ckpt_train_catch_signals();
         exit_code = work(&training, &cli, &err) == CKPT_OK ? 0 : fail(&training, &cli, &err);
@@ -250,9 +252,5 @@ int main(int argc, char **argv)
         }
     }
     close_all(&training);
-    if (fflush(stdout) != 0 && exit_code == 0) {
-        fprintf(stderr, "ckpt-train: cannot write to standard output: %s\n", strerror(errno));
-        exit_code = 2;
-    }
-    return exit_code;
+    return ckpt_cli_end(&cli, exit_code);
 }

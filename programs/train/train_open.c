@@ -86,8 +86,8 @@ ckpt_code ckpt_train_carry(ckpt_training *training, ckpt_err *err)
         return code == CKPT_OK ? CKPT_OK : CKPT_FAIL(err, code, "%s", why.msg);
     }
     if (training->rank == 0) {
-        fprintf(stderr, "ckpt-train: messages between GPUs go through the host, by %s: %s\n",
-                ckpt_ranks_library(training->ranks), why.msg);
+        ckpt_cli_note("ckpt-train", "messages between GPUs go through the host, by %s: %s",
+                      ckpt_ranks_library(training->ranks), why.msg);
     }
     return CKPT_OK;
 }

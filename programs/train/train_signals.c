@@ -57,10 +57,10 @@ static void data_gone(int number, siginfo_t *info, void *context)
     _exit(2);
 }
 
-/* An interrupt, a closed terminal, or a reader of the output that is gone. */
+/* An interrupt, also the one that else leaves a core dump, a closed terminal, or a reader of the output that is gone. */
 void ckpt_train_catch_signals(void)
 {
-    static const int stopping[] = {SIGINT, SIGTERM, SIGPIPE, SIGHUP};
+    static const int stopping[] = {SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGHUP};
     struct sigaction action = {.sa_handler = want_stop, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof stopping / sizeof stopping[0]; i++) {

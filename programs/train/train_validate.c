@@ -94,7 +94,8 @@ static ckpt_code judge(ckpt_training *training, double loss, ckpt_err *err)
     validated->best = (float)loss;
     validated->stale = 0;
     return training->options.save_best != NULL
-               ? ckpt_executor_state_write(training->executor, training->options.save_best, err)
+               ? ckpt_train_go_on(training, &training->best_lost,
+                                  ckpt_executor_state_write(training->executor, training->options.save_best, err), err)
                : CKPT_OK;
 }
 

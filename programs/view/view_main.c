@@ -324,6 +324,7 @@ int main(int argc, char **argv)
     if (stop >= 0) {
         return stop;
     }
+    ckpt_cli_outlive_limits();
     if (strcmp(want.format, "txt") == 0 && strcmp(want.output, "-") == 0) {
         want.view.color = ckpt_cli_color(&cli, stdout);
         want.view.ascii = !locale_is_utf8();

@@ -29,7 +29,7 @@ cmp other.csv other-before.csv || fail "the log of another run was changed"
 # Killed and interrupted again and again, at any moment, with a state after every step: the log is that of a run that
 # was left alone.
 "${run[@]}" --steps 1 --seed 4 --save often.state --log often.csv "$model" > /dev/null || fail "first step"
-for signal in KILL TERM KILL KILL INT; do
+for signal in KILL TERM KILL QUIT KILL INT HUP; do
     rows=$(wc -l < often.csv)
     "${run[@]}" --steps 1000000 --save-every 1 --save often.state --resume often.state --log often.csv "$model" \
         > /dev/null 2>&1 &
@@ -44,6 +44,19 @@ steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' often.json)
 "${run[@]}" --steps $((steps + 1)) --resume often.state --log often.csv "$model" > /dev/null || fail "after many kills"
 "${run[@]}" --steps $((steps + 1)) --seed 4 --log alone.csv "$model" > /dev/null || fail "left alone"
 cmp often.csv alone.csv || fail "killed many times: other losses"
+
+# Two trainings write one state, each after every step: it is whole at any moment, and in the end that of one of them.
+for seed in 4 5; do
+    "${run[@]}" --steps 60 --seed $seed --save end.$seed "$model" > /dev/null || fail "alone with seed $seed"
+    "${run[@]}" --steps 60 --seed $seed --save both.state --save-every 1 "$model" > /dev/null 2> both.err &
+done
+for _ in $(seq 12000); do [ -s both.state ] && break; sleep 0.005; done
+while [ -n "$(jobs -r)" ]; do
+    "${run[@]}" --steps 1 --resume both.state "$model" > /dev/null 2> half.err || fail "two writers: $(cat half.err)"
+done
+wait
+cmp -s both.state end.4 || cmp -s both.state end.5 || fail "two writers: the state is of neither: $(cat both.err)"
+[ -z "$(find . -name 'both.state?*')" ] || fail "two writers: left: $(ls)"
 
 # A state is of one model with its attributes, and of one set of data.
 refuse 2 "other data" "$train" "${small[@]}" --plan part.json --resume half.state "$model"

@@ -120,7 +120,7 @@ static void a_full_disk_is_reported(void **state)
     ckpt_err err = {0};
     assert_int_equal(ckpt_loss_log_open(&log, "/dev/full", true, 5, 1, &err), CKPT_IO);
     CHECK(strstr(err.msg, "/dev/full: cannot write: No space") != NULL, "%s", err.msg);
-    assert_null(log.file);
+    assert_null(log.rows.file);
     assert_int_equal(ckpt_loss_log_open(&log, ckpt_work_file("no/such/folder"), false, 0, 0, &err), CKPT_IO);
 }
 
