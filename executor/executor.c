@@ -124,16 +124,9 @@ ckpt_validated *ckpt_executor_validated(ckpt_executor *executor)
     return &executor->progress.validated;
 }
 
-void ckpt_executor_data_set(ckpt_executor *executor, const char *about)
+ckpt_data_identity *ckpt_executor_data(ckpt_executor *executor)
 {
-    char *const data = executor->progress.data;
-    assert(strlen(about) < sizeof executor->progress.data);
-    snprintf(data, sizeof executor->progress.data, "%s", about);
-}
-
-const char *ckpt_executor_data(const ckpt_executor *executor)
-{
-    return executor->progress.data;
+    return &executor->progress.data;
 }
 
 ckpt_bytes ckpt_executor_peak(const ckpt_executor *executor)

@@ -17,6 +17,7 @@
 #include "core/base/text.h"
 #include "core/formats/trace.h"
 #include "cupti/recorder.h"
+#include "executor/data/data.h"
 #include "executor/run/predictions.h"
 #include "executor/state/section.h"
 #include "kernels/device.h"
@@ -88,10 +89,9 @@ float ckpt_executor_loss(const ckpt_executor *executor);
 /* What the state carries of validations, for the caller to read and write: what a validation is, the caller says. */
 ckpt_validated *ckpt_executor_validated(ckpt_executor *executor);
 
-/* What the data are (ckpt_data_about), which the state carries so that a resumed run can see whether its data are the
- * same. "" until it is set or read. */
-void ckpt_executor_data_set(ckpt_executor *executor, const char *about);
-const char *ckpt_executor_data(const ckpt_executor *executor);
+/* What the data are, which the state carries so that a resumed run can see whether its data are the same: for the caller to
+ * read and write. "" until it is set or a state is read. */
+ckpt_data_identity *ckpt_executor_data(ckpt_executor *executor);
 
 /* The most that was in memory in any step, the static block counted: the executor's own count, made when it starts the
  * steps or records them. */

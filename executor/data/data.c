@@ -80,11 +80,11 @@ static ckpt_code open_source(ckpt_data *data, const char *spec, ckpt_err *err)
     for (size_t i = 0; i < sizeof source / sizeof source[0]; i++) {
         if (strlen(source[i].name) == length && strncmp(source[i].name, spec, length) == 0) {
             CKPT_TRY_WHILE(err, source[i].open(data, list, err), "opening the data");
-            if (data->about[0] != '\0') {
-                return CKPT_OK;
+            char *const about = data->identity.about;
+            if (about[0] == '\0') {
+                snprintf(about, CKPT_DATA_ABOUT, "%s, %d file%s, %lld bytes", source[i].name, data->file_count,
+                         data->file_count == 1 ? "" : "s", (long long)ckpt_data_mapped_bytes(data));
             }
-            snprintf(data->about, sizeof data->about, "%s, %d file%s, %lld bytes", source[i].name, data->file_count,
-                     data->file_count == 1 ? "" : "s", (long long)ckpt_data_mapped_bytes(data));
             return CKPT_OK;
         }
     }
@@ -103,8 +103,9 @@ ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model, const int64_
     made->seed = seed;
     int64_t *const limit = CKPT_NEW(&made->arena, int64_t, model->input_count);
     made->ignored = CKPT_NEW(&made->arena, int64_t, model->input_count);
+    made->stamping = ckpt_digest_create();
     ckpt_code code = CKPT_OK;
-    if (limit == NULL || made->ignored == NULL) {
+    if (limit == NULL || made->ignored == NULL || made->stamping == NULL) {
         code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the data");
     } else {
         for (int i = 0; i < model->input_count; i++) {
@@ -118,6 +119,11 @@ ckpt_code ckpt_data_open(const char *spec, const ckpt_model *model, const int64_
         ckpt_data_close(made);
         return code;
     }
+    ckpt_digest_end(made->stamping, made->identity.stamp);
+    made->stamping = NULL;
+    if (made->file_count == 0 && made->folder.path == NULL) {
+        made->identity.stamp[0] = '\0';
+    }
     *data = made;
     return CKPT_OK;
 }
@@ -129,6 +135,9 @@ void ckpt_data_close(ckpt_data *data)
     }
     for (int i = 0; i < data->file_count; i++) {
         munmap((void *)(uintptr_t)data->file[i].bytes, data->file[i].length);
+    }
+    if (data->stamping != NULL) {
+        ckpt_digest_end(data->stamping, data->identity.stamp);
     }
     ckpt_arena_fini(&data->arena);
     ckpt_memory_put(data);
@@ -158,9 +167,9 @@ ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data)
     return total;
 }
 
-const char *ckpt_data_about(const ckpt_data *data)
+const ckpt_data_identity *ckpt_data_identify(const ckpt_data *data)
 {
-    return data->about;
+    return &data->identity;
 }
 
 bool ckpt_data_reads(const ckpt_data *data, const char *path)

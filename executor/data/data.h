@@ -12,6 +12,7 @@
 #ifndef CKPT_EXECUTOR_DATA_DATA_H
 #define CKPT_EXECUTOR_DATA_DATA_H
 
+#include "core/base/digest.h"
 #include "core/formats/model.h"
 #include "ops/lowering/network.h"
 
@@ -54,10 +55,30 @@ int64_t ckpt_data_batches(const ckpt_data *data);
 /* Bytes of files mapped into the process, outside all planned memory. */
 ckpt_bytes ckpt_data_mapped_bytes(const ckpt_data *data);
 
-/* "text, 1 file, 35149 bytes": what must not change between stop and resume, as far as kind and size tell. At most
- * CKPT_DATA_ABOUT bytes, letters, digits, blanks and commas. */
+/* What must not change between stop and resume. */
 enum { CKPT_DATA_ABOUT = 80 };
-const char *ckpt_data_about(const ckpt_data *data);
+typedef struct ckpt_data_identity {
+    char about[CKPT_DATA_ABOUT];   /* "text, 1 file, 35149 bytes": letters, digits, blanks and commas */
+    char digest[CKPT_DIGEST_TEXT]; /* ckpt_data_digest; "": not known, or synthetic */
+    char stamp
+        [CKPT_DIGEST_TEXT]; /* a digest of all files' sizes and times of the last change: while it stays, so do the contents */
+} ckpt_data_identity;
+
+/* As far as it is known without reading the files: no digest. Lives as `data`. */
+const ckpt_data_identity *ckpt_data_identify(const ckpt_data *data);
+
+/* While a digest is made of many bytes: both may be NULL. stopped: give up? */
+typedef struct ckpt_data_watch {
+    void (*progress)(ckpt_bytes done, ckpt_bytes all);
+    bool (*stopped)(void);
+} ckpt_data_watch;
+
+/* A digest of the contents: the SHA-256 of a line for every file, in their order (arrays in that of the model's inputs): 64
+ * hexadecimal digits and a newline. Those of a picture are its SHA-256, with a blank and its class before the newline; those
+ * of any other file the SHA-256 of its pieces' SHA-256, as ckpt_executor_digest has it. "" of synthetic data. Reads all files
+ * once, by `threads` threads. Errors: CKPT_INTERRUPTED (`watch`, which may be NULL, stopped it), CKPT_IO, CKPT_NO_MEMORY. */
+CKPT_MUST_USE ckpt_code ckpt_data_digest(const ckpt_data *data, int threads, const ckpt_data_watch *watch,
+                                         char digest[CKPT_DIGEST_TEXT], ckpt_err *err);
 
 /* Is `path` (NULL: none) one of the files that are read? `data` NULL reads nothing. */
 bool ckpt_data_reads(const ckpt_data *data, const char *path);

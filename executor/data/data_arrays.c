@@ -242,6 +242,20 @@ static ckpt_code add_array(const ckpt_data *data, ckpt_array *arrays, int i, con
     return CKPT_OK;
 }
 
+/* Files in the order of the inputs that they fill, in whatever order they were named. */
+static void order_files(ckpt_data *data, const ckpt_array *arrays)
+{
+    for (int i = 0; i < data->file_count; i++) {
+        for (int f = i; f < data->file_count; f++) {
+            const ckpt_mapped file = data->file[f];
+            if (arrays[i].bytes > file.bytes && arrays[i].bytes <= file.bytes + file.length) {
+                data->file[f] = data->file[i];
+                data->file[i] = file;
+            }
+        }
+    }
+}
+
 /* Every input has its array, and as many rows in a batch. */
 static ckpt_code take(ckpt_data *data, const char *what, const ckpt_array *arrays, int64_t records, ckpt_err *err)
 {
@@ -254,6 +268,7 @@ static ckpt_code take(ckpt_data *data, const char *what, const ckpt_array *array
                                                      : "has another number of rows than the first input");
         }
     }
+    order_files(data, arrays);
     ckpt_data_take_records(data, records, model->input[0].shape.dim[0], put_row);
     return CKPT_OK;
 }

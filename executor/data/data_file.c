@@ -47,6 +47,7 @@ ckpt_code ckpt_data_map(ckpt_data *data, const char *path, const ckpt_mapped **m
         return CKPT_FAIL(err, reason == ENOMEM ? CKPT_NO_MEMORY : CKPT_IO, "%s: cannot map %lld bytes: %s", path,
                          (long long)about.st_size, strerror(reason));
     }
+    ckpt_data_add_stamp(data, &about);
     ckpt_mapped *const file_map = &data->file[data->file_count++];
     *file_map = (ckpt_mapped){.path = path, .bytes = bytes, .length = (size_t)about.st_size};
     *mapped = file_map;

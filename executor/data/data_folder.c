@@ -120,6 +120,7 @@ static ckpt_code add_class(ckpt_data *data, const char *path, listing *all, ckpt
         if (stat(file, &about) == 0 && S_ISREG(about.st_mode)) {
             CKPT_TRY(add_name(all, file, &data->arena, err));
             data->folder.bytes += (ckpt_bytes)about.st_size;
+            ckpt_data_add_stamp(data, &about);
         }
     }
     return all->count > before ? CKPT_OK
@@ -172,8 +173,8 @@ ckpt_code ckpt_data_open_folder(ckpt_data *data, char *list, ckpt_err *err)
     data->folder.path = all.name;
     data->folder.label = label;
     data->decodes = true;
-    snprintf(data->about, sizeof data->about, "images, %zu files in %d classes, %lld bytes", all.count,
-             data->folder.class_count, (long long)data->folder.bytes);
+    snprintf(data->identity.about, sizeof data->identity.about, "images, %zu files in %d classes, %lld bytes",
+             all.count, data->folder.class_count, (long long)data->folder.bytes);
     ckpt_data_take_records(data, (int64_t)all.count, image->shape.dim[0], put_picture);
     return CKPT_OK;
 }

@@ -3,6 +3,8 @@
 #ifndef CKPT_EXECUTOR_DATA_DATA_IMPL_H
 #define CKPT_EXECUTOR_DATA_DATA_IMPL_H
 
+#include <sys/stat.h>
+
 #include "executor/data/data.h"
 
 enum { CKPT_DATA_FILES_MAX = 64, CKPT_DATA_CHANNELS_MAX = 4 };
@@ -58,8 +60,9 @@ struct ckpt_data {
     bool decodes;          /* a record takes long: worth a worker of its own */
     ckpt_mapped file[2 * CKPT_DATA_FILES_MAX];
     int file_count;
-    char about[CKPT_DATA_ABOUT];
-    int first, second; /* text, tokens: tokens, targets (-1: none); images: images, labels */
+    ckpt_data_identity identity; /* `digest` is not set */
+    ckpt_digest *stamping;       /* of the stamp, while files are opened */
+    int first, second;           /* text, tokens: tokens, targets (-1: none); images: images, labels */
     ckpt_images images;
     ckpt_tokens tokens;
     const ckpt_array *array; /* per input */
@@ -68,6 +71,9 @@ struct ckpt_data {
 
 /* Map `path` (kept until close). Errors: CKPT_IO; CKPT_BAD_INPUT when it is empty or no regular file. */
 ckpt_code ckpt_data_map(ckpt_data *data, const char *path, const ckpt_mapped **mapped, ckpt_err *err);
+
+/* Adds a file's size and times to the stamp; for every file, in the same order each time. */
+void ckpt_data_add_stamp(ckpt_data *data, const struct stat *file);
 
 /* Random words of data: apart from those of weights and dropout by counter word 3. */
 void ckpt_data_words(const ckpt_data *data, uint32_t use, uint64_t a, uint32_t b, uint32_t word[4]);

@@ -1,5 +1,4 @@
 /* The first line of a state file: what a run must agree on with it, and where the training was. */
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/digest.h"
+#include "core/json/json.h"
 #include "core/json/json_write.h"
 #include "executor/state/sections_impl.h"
 #include "executor/state/state_impl.h"
@@ -202,111 +202,128 @@ ckpt_code ckpt_state_header_add(const ckpt_program *program, const ckpt_progress
     if (progress->validated.due) {
         ckpt_json_put_bool(&w, "due", true);
     }
-    ckpt_json_put_text(&w, "data", progress->data);
+    ckpt_json_put_text(&w, "data", progress->data.about);
+    if (progress->data.digest[0] != '\0') {
+        ckpt_json_put_text(&w, "data_sha256", progress->data.digest);
+        ckpt_json_put_text(&w, "data_stamp", progress->data.stamp);
+    }
     ckpt_json_end(&w);
     return ckpt_text_end(text, err);
 }
 
-/* The text of a member's value in the header line, which ends at ", \"" or "}"; NULL when it is not there. */
-static const char *find_member(const char *header, const char *key, size_t *length)
-{
-    const size_t key_length = strlen(key);
-    for (const char *at = strchr(header, '"'); at != NULL; at = strchr(at + 1, '"')) {
-        if (strncmp(at + 1, key, key_length) == 0 && strncmp(at + 1 + key_length, "\": ", 3) == 0) {
-            const char *const value = at + 1 + key_length + 3;
-            const char *const next = strstr(value, ", \"");
-            const char *const end = next != NULL ? next : strrchr(value, '}');
-            *length = end != NULL ? (size_t)(end - value) : strlen(value);
-            return value;
-        }
-    }
-    return NULL;
-}
+/* A header line that is being read. */
+typedef struct reading {
+    const ckpt_program *program;
+    const char *path;
+    ckpt_item root;
+    ckpt_arena scratch;
+} reading;
 
-static ckpt_code read_count(const char *header, const char *key, const char *path, uint64_t *count, ckpt_err *err)
+static ckpt_code read_count(const reading *r, const char *key, uint64_t *count, ckpt_err *err)
 {
-    size_t length = 0;
-    const char *const value = find_member(header, key, &length);
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long found = value != NULL ? strtoull(value, &end, 10) : 0;
-    if (value == NULL || errno != 0 || end != value + length || value[0] == '-') {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line has no \"%s\" that is a count", path, key);
-    }
-    *count = found;
+    ckpt_item item;
+    int64_t found = 0;
+    CKPT_TRY(ckpt_item_need(&r->root, key, &item, err));
+    CKPT_TRY(ckpt_item_int(&item, 0, INT64_MAX, &found, err));
+    *count = (uint64_t)found;
     return CKPT_OK;
 }
 
-/* Is the next quote behind so many characters that need no escapes? */
-static bool ends_plain(const char *words, size_t length)
+/* `size` bytes for the text and its end; absent: "", if it is not `needed`. */
+static ckpt_code read_text(reading *r, const char *key, bool needed, char *text, size_t size, ckpt_err *err)
 {
-    size_t i = 0;
-    while (words[i] >= ' ' && words[i] <= '~' && words[i] != '"' && words[i] != '\\') {
-        i++;
+    ckpt_item item;
+    const char *found = "";
+    text[0] = '\0';
+    if (!needed && !ckpt_item_find(&r->root, key, &item)) {
+        return CKPT_OK;
     }
-    return i == length && words[i] == '"';
+    CKPT_TRY(ckpt_item_need(&r->root, key, &item, err));
+    CKPT_TRY(ckpt_item_text(&item, &r->scratch, &found, err));
+    if (strlen(found) >= size) {
+        return ckpt_item_fail(&item, err, "found %zu bytes of \"%s\", wanted at most %zu", strlen(found), key,
+                              size - 1);
+    }
+    memcpy(text, found, strlen(found) + 1);
+    return CKPT_OK;
 }
 
-/* The text of a member between its quotes, into `size` bytes; what we write there needs no escapes. */
-static ckpt_code read_words(const char *header, const char *key, const char *path, char *words, size_t size,
-                            ckpt_err *err)
+/* A loss is a hexadecimal float in a text; one that has diverged is inf or nan. */
+static ckpt_code read_loss(reading *r, const char *key, float *loss, ckpt_err *err)
 {
-    size_t length = 0;
-    const char *const value = find_member(header, key, &length);
-    if (value == NULL || length < 2 || length - 2 >= size || value[0] != '"' || !ends_plain(value + 1, length - 2)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the first line has no \"%s\" of at most %zu characters", path, key,
-                         size - 1);
+    ckpt_item item;
+    const char *text = "", *end = NULL;
+    CKPT_TRY(ckpt_item_need(&r->root, key, &item, err));
+    CKPT_TRY(ckpt_item_text(&item, &r->scratch, &text, err));
+    const double found = ckpt_real_parse(text, &end);
+    if (end == text || *end != '\0') {
+        return ckpt_item_fail(&item, err, "found \"%.40s\", wanted a number such as \"0x1.4da942p+2\"", text);
     }
-    memcpy(words, value + 1, length - 2);
-    words[length - 2] = '\0';
+    *loss = (float)found;
     return CKPT_OK;
 }
 
 /* From the CPU to a GPU or back: the values go on, the bits of what follows are the other device's. */
-static bool goes_over(const ckpt_program *program, const char *found)
+static bool goes_over(const ckpt_program *program, const ckpt_item *threads)
 {
-    const bool counted = found != NULL && found[0] >= '0' && found[0] <= '9';
-    return counted && (program->lowered->network->threads == CKPT_ON_GPU) != (strtol(found, NULL, 10) == CKPT_ON_GPU);
+    int64_t found = 0;
+    return ckpt_item_int(threads, 0, INT_MAX, &found, NULL) == CKPT_OK &&
+           (program->lowered->network->threads == CKPT_ON_GPU) != (found == CKPT_ON_GPU);
 }
 
 /* Where the first word begins that both do not have; an optimizer's text is longer than a message. */
-static size_t common_words(const char *found, size_t length, const char *wanted)
+static size_t common_words(const char *found, const char *wanted)
 {
     size_t from = 0;
-    for (size_t i = 0; i < length && found[i] == wanted[i]; i++) {
+    for (size_t i = 0; found[i] != '\0' && found[i] == wanted[i]; i++) {
         from = found[i] == ' ' ? i + 1 : from;
     }
     return from;
 }
 
-static ckpt_code check_header(const ckpt_program *program, const char *header, bool to_train, const char *path,
-                              ckpt_err *err)
+/* A value as this program writes it: a text or a number. */
+static ckpt_code add_found(reading *r, const ckpt_item *item, ckpt_text *text, ckpt_err *err)
+{
+    const char *words = "";
+    int64_t number = 0;
+    if (ckpt_item_type(item) == CKPT_JSON_INT) {
+        CKPT_TRY(ckpt_item_int(item, INT64_MIN, INT64_MAX, &number, err));
+        ckpt_text_int(text, number);
+    } else {
+        CKPT_TRY(ckpt_item_text(item, &r->scratch, &words, err));
+        ckpt_text_json(text, words);
+    }
+    return CKPT_OK;
+}
+
+static ckpt_code compare_value(reading *r, ckpt_state_key key, ckpt_text *found, ckpt_text *wanted, ckpt_err *err)
+{
+    ckpt_item item;
+    CKPT_TRY(ckpt_item_need(&r->root, state_key[key].key, &item, err));
+    CKPT_TRY(add_found(r, &item, found, err));
+    CKPT_TRY(add_value(r->program, key, wanted, err));
+    CKPT_TRY(ckpt_text_end(found, err));
+    CKPT_TRY(ckpt_text_end(wanted, err));
+    if (strcmp(found->bytes, wanted->bytes) == 0 || (key == KEY_THREADS && goes_over(r->program, &item))) {
+        return CKPT_OK;
+    }
+    const size_t from = common_words(found->bytes, wanted->bytes);
+    return CKPT_FAIL(err, CKPT_BAD_INPUT, "%.160s: the state is of %s %s%.*s; this run has %s%.*s", r->path,
+                     state_key[key].about, from > 0 ? "..." : "", SHOWN_MAX, found->bytes + from, from > 0 ? "..." : "",
+                     SHOWN_MAX, wanted->bytes + from);
+}
+
+static ckpt_code check_header(reading *r, bool to_train, ckpt_err *err)
 {
     for (int key = 0; key < KEY_COUNT; key++) {
         if (!to_train && (key == KEY_THREADS || key == KEY_GRAPH)) {
             continue; /* weights are good for any batch and any threads */
         }
-        ckpt_text wanted;
+        ckpt_text found, wanted;
+        ckpt_text_init(&found);
         ckpt_text_init(&wanted);
-        ckpt_code code = add_value(program, (ckpt_state_key)key, &wanted, err);
-        if (code == CKPT_OK) {
-            code = ckpt_text_end(&wanted, err);
-        }
-        size_t length = 0;
-        const char *const found = find_member(header, state_key[key].key, &length);
-        const bool same = code == CKPT_OK && found != NULL && strncmp(found, wanted.bytes, wanted.length) == 0 &&
-                          (found[wanted.length] == ',' || found[wanted.length] == '}');
-        if (code == CKPT_OK && !same && key == KEY_THREADS && goes_over(program, found)) {
-            ckpt_text_fini(&wanted);
-            continue;
-        }
-        if (code == CKPT_OK && !same) {
-            const size_t from = found != NULL ? common_words(found, length, wanted.bytes) : 0;
-            const size_t left = length - from < SHOWN_MAX ? length - from : SHOWN_MAX;
-            code = CKPT_FAIL(err, CKPT_BAD_INPUT, "%.160s: the state is of %s %s%.*s; this run has %s%.*s", path,
-                             state_key[key].about, from > 0 ? "..." : "", (int)left, found != NULL ? found + from : "",
-                             from > 0 ? "..." : "", SHOWN_MAX, wanted.bytes + from);
-        }
+        const ckpt_code code = compare_value(r, (ckpt_state_key)key, &found, &wanted, err);
+        ckpt_text_fini(&found);
         ckpt_text_fini(&wanted);
         CKPT_TRY(code);
     }
@@ -314,51 +331,68 @@ static ckpt_code check_header(const ckpt_program *program, const char *header, b
 }
 
 /* The sum of gradients over a step is of so many batches, and the data go on behind them. */
-static ckpt_code check_batches(const ckpt_program *program, const char *header, const char *path, ckpt_err *err)
+static ckpt_code check_batches(const reading *r, ckpt_err *err)
 {
-    const ckpt_scheme *const scheme = &program->lowered->network->scheme;
+    const ckpt_scheme *const scheme = &r->program->lowered->network->scheme;
     uint64_t found = 1;
-    size_t length = 0;
-    if (find_member(header, "batches", &length) != NULL) {
-        CKPT_TRY(read_count(header, "batches", path, &found, err));
+    ckpt_item item;
+    if (ckpt_item_find(&r->root, "batches", &item)) {
+        CKPT_TRY(read_count(r, "batches", &found, err));
     }
-    if (found == batches_per_step(program)) {
+    if (found == batches_per_step(r->program)) {
         return CKPT_OK;
     }
     return CKPT_FAIL(err, CKPT_BAD_INPUT,
                      "%s: the state is of a training with %" PRIu64 " batch%s in a step; this one has %" PRIu64
-                     " (%d micro-batch%s of %d replica%s), whose steps are others",
-                     path, found, found == 1 ? "" : "es", batches_per_step(program), scheme->micro_batches,
+                     " (%d micro-batch%s of %d replica%s): plan with --micro-batches and --replicas of that product",
+                     r->path, found, found == 1 ? "" : "es", batches_per_step(r->program), scheme->micro_batches,
                      scheme->micro_batches == 1 ? "" : "es", scheme->replicas, scheme->replicas == 1 ? "" : "s");
 }
 
 /* The best validation, which only a training that had one writes. */
-static ckpt_code read_best(const char *header, const char *path, ckpt_progress *progress, ckpt_err *err)
+static ckpt_code read_best(reading *r, ckpt_validated *validated, ckpt_err *err)
 {
-    char loss[40];
     uint64_t stale = 0;
-    size_t length = 0;
-    progress->validated = (ckpt_validated){.best = INFINITY, .due = find_member(header, "due", &length) != NULL};
-    if (find_member(header, "best", &length) == NULL) {
+    ckpt_item item;
+    *validated = (ckpt_validated){.best = INFINITY};
+    if (ckpt_item_find(&r->root, "due", &item)) {
+        CKPT_TRY(ckpt_item_bool(&item, &validated->due, err));
+    }
+    if (!ckpt_item_find(&r->root, "best", &item)) {
         return CKPT_OK;
     }
-    CKPT_TRY(read_words(header, "best", path, loss, sizeof loss, err));
-    CKPT_TRY(read_count(header, "stale", path, &stale, err));
-    progress->validated.best = strtof(loss, NULL);
-    progress->validated.stale = stale < INT_MAX ? (int)stale : INT_MAX;
+    CKPT_TRY(read_loss(r, "best", &validated->best, err));
+    if (!isfinite(validated->best)) {
+        return ckpt_item_fail(&item, err, "a lowest loss that is not finite");
+    }
+    CKPT_TRY(read_count(r, "stale", &stale, err));
+    validated->stale = stale < INT_MAX ? (int)stale : INT_MAX;
     return CKPT_OK;
+}
+
+static ckpt_code read_header(reading *r, bool to_train, ckpt_progress *progress, ckpt_err *err)
+{
+    ckpt_data_identity *const data = &progress->data;
+    CKPT_TRY(check_header(r, to_train, err));
+    CKPT_TRY(to_train ? check_batches(r, err) : CKPT_OK);
+    CKPT_TRY(read_count(r, "seed", &progress->seed, err));
+    CKPT_TRY(read_count(r, "step", &progress->steps, err));
+    CKPT_TRY(read_loss(r, "loss", &progress->last_loss, err));
+    CKPT_TRY(read_best(r, &progress->validated, err));
+    CKPT_TRY(read_text(r, "data", true, data->about, sizeof data->about, err));
+    CKPT_TRY(read_text(r, "data_sha256", false, data->digest, sizeof data->digest, err));
+    return read_text(r, "data_stamp", false, data->stamp, sizeof data->stamp, err);
 }
 
 ckpt_code ckpt_state_header_read(const ckpt_program *program, const char *header, bool to_train, const char *path,
                                  ckpt_progress *progress, ckpt_err *err)
 {
-    char loss[40];
-    CKPT_TRY(check_header(program, header, to_train, path, err));
-    CKPT_TRY(to_train ? check_batches(program, header, path, err) : CKPT_OK);
-    CKPT_TRY(read_count(header, "seed", path, &progress->seed, err));
-    CKPT_TRY(read_count(header, "step", path, &progress->steps, err));
-    CKPT_TRY(read_words(header, "loss", path, loss, sizeof loss, err));
-    progress->last_loss = strtof(loss, NULL);
-    CKPT_TRY(read_best(header, path, progress, err));
-    return read_words(header, "data", path, progress->data, sizeof progress->data, err);
+    reading r = {.program = program, .path = path};
+    ckpt_json *json = NULL;
+    CKPT_TRY(ckpt_json_open_text(path, header, strlen(header), NULL, &json, &r.root, err));
+    ckpt_arena_init(&r.scratch);
+    const ckpt_code code = read_header(&r, to_train, progress, err);
+    ckpt_arena_fini(&r.scratch);
+    ckpt_json_close(json);
+    return code;
 }

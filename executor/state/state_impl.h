@@ -13,7 +13,7 @@ typedef struct ckpt_progress {
     uint64_t seed, steps;
     float last_loss;
     ckpt_validated validated;
-    char data[CKPT_DATA_ABOUT]; /* ckpt_data_about */
+    ckpt_data_identity data;
 } ckpt_progress;
 
 /* Weights from the seed, statistics from their initial values, the scales that the scheme needs. */

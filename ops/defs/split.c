@@ -3,8 +3,14 @@
 
 static const ckpt_attr_spec attrs[] = {
     {.name = "axis", .kind = CKPT_INT, .integer = 1, .help = "dimension that is cut; negative from the end"},
-    {.name = "parts", .kind = CKPT_INT, .integer = 0, .help = "number of equal pieces"},
-    {.name = "sizes", .kind = CKPT_INTS, .integer = 0, .help = "length of each piece, instead of parts"},
+    {.name = "parts",
+     .kind = CKPT_INT,
+     .integer = 0,
+     .help = "number of equal pieces, 2 to 32; for more cut the pieces again"},
+    {.name = "sizes",
+     .kind = CKPT_INTS,
+     .integer = 0,
+     .help = "length of each piece, instead of parts; 2 to 32 of them"},
     {0},
 };
 
@@ -19,10 +25,14 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const int size_count = ckpt_node_attr(node, "sizes")->int_count;
     const int64_t count = size_count > 0 ? size_count : parts;
     char shape[CKPT_SHAPE_TEXT];
-    if ((parts != 0 && size_count > 0) || count < 2 || count > CKPT_OUT_MAX) {
+    if ((parts != 0) == (size_count > 0)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "parts is %lld and sizes has %d numbers, wanted one of the two",
+                         (long long)parts, size_count);
+    }
+    if (count < 2 || count > CKPT_OUT_MAX) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT,
-                         "parts is %lld and sizes has %d numbers, wanted one of them, for 2 to %d pieces",
-                         (long long)parts, size_count, CKPT_OUT_MAX);
+                         "%s gives %lld pieces, wanted 2 to %d pieces; for more cut the pieces again",
+                         size_count > 0 ? "sizes" : "parts", (long long)count, CKPT_OUT_MAX);
     }
     if (size_count == 0 && length % parts != 0) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "parts is %lld, wanted a divisor of dim %d of input 0 %s",

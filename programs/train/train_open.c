@@ -26,8 +26,60 @@ static bool trains(const ckpt_training *training)
     return training->options.evaluate == 0 && training->options.generate == 0;
 }
 
-/* Training goes on in the data that the state was trained on. An evaluation takes any, from their first batch where they
- * are others. */
+static void show_hashing(ckpt_bytes done, ckpt_bytes all)
+{
+    ckpt_cli_progress("hashing the data, MB", done / 1000000, all / 1000000, 0);
+}
+
+/* The digest of the data's contents, for a state that will be written or that is continued: that of the state as long as
+ * nobody has touched the files since. One rank of each host makes it. */
+static ckpt_code digest_data(const ckpt_training *training, const ckpt_data_identity *before, ckpt_data_identity *now,
+                             ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    const ckpt_data_watch watch = {.progress = training->rank == 0 ? show_hashing : NULL,
+                                   .stopped = ckpt_train_stop_wanted};
+    const bool wanted = options->save != NULL || options->save_best != NULL || before->digest[0] != '\0';
+    const bool mine = training->ranks == NULL || ckpt_ranks_local(training->ranks) == 0;
+    if (!wanted || !mine || options->no_digest) {
+        return CKPT_OK;
+    }
+    if (strcmp(before->about, now->about) == 0 && strcmp(before->stamp, now->stamp) == 0) {
+        memcpy(now->digest, before->digest, sizeof now->digest);
+    }
+    if (now->digest[0] != '\0') {
+        return CKPT_OK;
+    }
+    const int threads = options->gpu ? ckpt_machine_threads() : (int)options->threads;
+    const ckpt_code code = ckpt_data_digest(training->data, threads, &watch, now->digest, err);
+    if (training->rank == 0) {
+        ckpt_cli_progress_clear();
+    }
+    return code;
+}
+
+/* Training goes on in the data that the state was trained on. An evaluation takes any, from their first batch where kind or
+ * size are others. */
+static ckpt_code check_data(const ckpt_training *training, ckpt_data_identity *now, bool *others, ckpt_err *err)
+{
+    const ckpt_train_options *const options = &training->options;
+    const ckpt_data_identity none = {.about = ""};
+    const ckpt_data_identity *const before = options->resume != NULL ? ckpt_executor_data(training->executor) : &none;
+    *others = options->resume != NULL && strcmp(before->about, now->about) != 0;
+    if (*others && trains(training)) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state was trained on other data (%s) than these (%s)",
+                         options->resume, before->about, now->about);
+    }
+    CKPT_TRY(trains(training) ? digest_data(training, before, now, err) : CKPT_OK);
+    if (before->digest[0] != '\0' && now->digest[0] != '\0' && strcmp(before->digest, now->digest) != 0) {
+        return CKPT_FAIL(err, CKPT_BAD_INPUT,
+                         "%s: the state was trained on other data: as many bytes of the same kind (%s), but SHA-256 "
+                         "%.16s..., and these have %.16s...",
+                         options->resume, now->about, before->digest, now->digest);
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
 {
     const ckpt_train_options *const options = &training->options;
@@ -35,6 +87,7 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
     const ckpt_scheme *const scheme = &network->scheme;
     const uint64_t seed = ckpt_executor_seed(training->executor);
     int64_t *const limit = CKPT_NEW(&training->arena, int64_t, network->model->input_count);
+    bool others = false;
     if (limit == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the inputs");
     }
@@ -48,17 +101,12 @@ static ckpt_code open_data(ckpt_training *training, ckpt_err *err)
         ckpt_data_allow_ignored(training->validation, network);
     }
     ckpt_train_watch_data(training->data, training->validation);
-    const char *const before = ckpt_executor_data(training->executor);
-    const char *const now = ckpt_data_about(training->data);
-    const bool others = options->resume != NULL && strcmp(before, now) != 0;
-    if (others && trains(training)) {
-        return CKPT_FAIL(err, CKPT_BAD_INPUT, "%s: the state was trained on other data (%s) than these (%s)",
-                         options->resume, before, now);
-    }
+    ckpt_data_identity now = *ckpt_data_identify(training->data);
+    CKPT_TRY(check_data(training, &now, &others, err));
     training->first_batch =
         others ? 0
                : ckpt_executor_steps(training->executor) * (uint64_t)scheme->micro_batches * (uint64_t)scheme->replicas;
-    ckpt_executor_data_set(training->executor, now);
+    *ckpt_executor_data(training->executor) = now;
     return CKPT_OK;
 }
 

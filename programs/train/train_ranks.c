@@ -170,6 +170,24 @@ ckpt_code ckpt_train_same_request(ckpt_training *training, ckpt_err *err)
     return code;
 }
 
+/* The digest of the data is made by one rank of each host; all have that of rank 0, and its stamp, or other data. */
+static ckpt_code share_digest(const ckpt_training *training, ckpt_err *err)
+{
+    ckpt_data_identity *const mine = ckpt_executor_data(training->executor);
+    ckpt_data_identity first = *mine;
+    CKPT_TRY(ckpt_ranks_broadcast(training->ranks, 0, &first, sizeof first, err));
+    if (mine->digest[0] != '\0' && first.digest[0] != '\0' && strcmp(mine->digest, first.digest) != 0) {
+        return CKPT_FAIL(
+            err, CKPT_BAD_INPUT,
+            "rank %d of %d has other data than rank 0: as many bytes, but SHA-256 %.16s..., and rank 0 has "
+            "%.16s...",
+            training->rank, training->rank_count, mine->digest, first.digest);
+    }
+    memcpy(mine->digest, first.digest, sizeof mine->digest);
+    memcpy(mine->stamp, first.stamp, sizeof mine->stamp);
+    return CKPT_OK;
+}
+
 /* The header a state would have now: model, optimizer, threads, batches, seed, step, data. */
 ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err)
 {
@@ -177,6 +195,7 @@ ckpt_code ckpt_train_same_start(ckpt_training *training, ckpt_err *err)
         return CKPT_OK;
     }
     ckpt_text text;
+    CKPT_TRY(ckpt_train_agree(training, share_digest(training, err), err));
     ckpt_text_init(&text);
     const ckpt_code code = check_same(training, &text, ckpt_executor_state_header(training->executor, &text, err), err);
     ckpt_text_fini(&text);

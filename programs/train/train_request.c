@@ -61,7 +61,7 @@ const ckpt_cli_option ckpt_train_option_table[] = {
     {"temperature", 0, "T", "draw tokens by softmax(logits / T) (default 0: always the likeliest)"},
     {"top-k", 0, "K", "with a temperature: among the K likeliest alone (default: all)"},
     {"ema", 0, NULL, "with --evaluate or --generate: use the moving average of the weights, of a model with \"ema\""},
-    {"no-digest", 0, NULL, "do not hash the weights at the end"},
+    {"no-digest", 0, NULL, "do not hash the data for --save and --resume, nor the weights at the end"},
     {"poison", 0, NULL, "fill freed memory with NaN, so that a plan that reads it shows at once"},
     {"json", 0, NULL, "print the result as JSON"},
     {NULL, 0, NULL, NULL},

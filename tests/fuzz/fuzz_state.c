@@ -26,7 +26,7 @@ static size_t make_header(uint8_t *bytes, size_t room)
                                     .steps = 100,
                                     .last_loss = 0.5f,
                                     .validated = {.best = 0.25f, .stale = 2},
-                                    .data = "text, 1 file, 35149 bytes"};
+                                    .data = {"text, 1 file, 35149 bytes", "0123", "4567"}};
     ckpt_text text;
     if (program.lowered == NULL) {
         make_program();
@@ -52,7 +52,8 @@ static ckpt_code read_state(const char *path, ckpt_arena *arena, ckpt_text *writ
     FUZZ_CHECK(code == CKPT_OK, "%s", err->msg);
     code = ckpt_state_header_read(&program, text.bytes, true, path, &again, err);
     FUZZ_CHECK(code == CKPT_OK, "was read, but not what was written of it: %s: %s", err->msg, text.bytes);
-    FUZZ_CHECK(again.seed == progress.seed && again.steps == progress.steps && strcmp(again.data, progress.data) == 0,
+    FUZZ_CHECK(again.seed == progress.seed && again.steps == progress.steps &&
+                   strcmp(again.data.about, progress.data.about) == 0,
                "another state: %s", text.bytes);
     ckpt_text_fini(&text);
     return CKPT_OK;

@@ -58,6 +58,24 @@ wait
 cmp -s both.state end.4 || cmp -s both.state end.5 || fail "two writers: the state is of neither: $(cat both.err)"
 [ -z "$(find . -name 'both.state?*')" ] || fail "two writers: left: $(ls)"
 
+# A state of other data of the same kind and size is refused; a copy of the data, or a touched file, is the same.
+cp text.txt changed.txt
+printf X | dd of=changed.txt bs=1 seek=1000 conv=notrunc 2> /dev/null
+refuse 2 "half.state: the state was trained on other data: as many bytes of the same kind (text, 1 file, .*), but SHA-256" \
+    "$train" "${small[@]}" --plan part.json --data text:changed.txt --steps 6 --resume half.state "$model"
+cp text.txt copied.txt
+"$train" "${small[@]}" --plan part.json --data text:copied.txt --steps 6 --resume half.state --log copied.csv "$model" > /dev/null || fail "a copy of the data"
+"${run[@]}" --steps 6 --resume half.state --log from-half.csv "$model" > /dev/null || fail "from half"
+cmp copied.csv from-half.csv || fail "a copy of the data: another training"
+# The stamp is that of the files as they are.
+stamp() { sed -n '1s/.*"data_stamp": "\([0-9a-f]*\)".*/\1/p' "$1"; }
+[ -n "$(stamp half.state)" ] || fail "no stamp: $(head -1 half.state)"
+"${run[@]}" --steps 4 --resume half.state --save again.state "$model" > /dev/null || fail "again"
+[ "$(stamp half.state)" = "$(stamp again.state)" ] || fail "another stamp of untouched data"
+"$train" "${small[@]}" --plan part.json --data text:copied.txt --steps 4 --resume half.state --save again.state "$model" > /dev/null || fail "again, of a copy"
+[ "$(stamp half.state)" != "$(stamp again.state)" ] || fail "the stamp of a copy is the old one"
+"$train" "${small[@]}" --plan part.json --data text:changed.txt --no-digest --steps 4 --resume half.state "$model" > /dev/null || fail "--no-digest looks at contents"
+
 # A state is of one model with its attributes, and of one set of data.
 refuse 2 "other data" "$train" "${small[@]}" --plan part.json --resume half.state "$model"
 sed 's/"causal": *true/"causal": false/' "$model" > acausal.json

@@ -55,13 +55,16 @@ static void state_knows_its_loss_and_its_data(void **state)
     ckpt_err err = {0};
     ckpt_executor *const first = test_train_executor(&t, plan, NULL), *const second =
                                                                           test_train_executor(&t, plan, NULL);
-    assert_string_equal(ckpt_executor_data(first), "");
+    assert_string_equal(ckpt_executor_data(first)->about, "");
     float loss = 0;
     CHECK_OK(ckpt_executor_step(first, &loss, NULL, &err), err); /* on inputs of zeros */
-    ckpt_executor_data_set(first, "text, 1 file, 35149 bytes");
+    const ckpt_data_identity data = {"text, 1 file, 35149 bytes", "0123", "4567"};
+    *ckpt_executor_data(first) = data;
     CHECK_OK(ckpt_executor_state_write(first, file, &err), err);
     CHECK_OK(ckpt_executor_state_read(second, file, &err), err);
-    assert_string_equal(ckpt_executor_data(second), "text, 1 file, 35149 bytes");
+    assert_string_equal(ckpt_executor_data(second)->about, data.about);
+    assert_string_equal(ckpt_executor_data(second)->digest, data.digest);
+    assert_string_equal(ckpt_executor_data(second)->stamp, data.stamp);
     const float found = ckpt_executor_loss(second);
     assert_true(loss > 0 && memcmp(&found, &loss, sizeof loss) == 0);
     ckpt_executor_destroy(first);
@@ -164,9 +167,12 @@ static void refusals_name_the_reason(void **state)
     } edit[] = {
         {"\"optimizer\": \"adamw", "\"optimizer\": \"admaw", "optimizer \"admaw"},
         {"\"threads\": 2", "\"threads\": 7", "threads = 7"},
-        {"\"threads\": 2", "\"threads\": x", "threads = x"}, /* no number is not the 0 of a GPU */
+        {"\"threads\": 2", "\"threads\": x", "bad.state:1:"}, /* no number is not the 0 of a GPU */
         {"\"format\": \"ckpt-state/1", "\"format\": \"ckpt-state/2", "ckpt-state/2"},
-        {"\"step\": 1", "\"step\": x", "\"step\""},
+        {"\"step\": 1", "\"step\": x", "bad.state:1:"},
+        {"\"seed\": ", "\"step\": ", "\"step\""}, /* twice */
+        {"\"loss\": \"0x", "\"loss\": \"no", "wanted a number such as"},
+        {"\"loss\": \"0x", "\"loss\": 1, \"", "bad.state:1:"},
         {"\"seed\": ", "\"seel\": ", "\"seed\""},
         {"\"loss\": ", "\"lose\": ", "\"loss\""},
         {"\"data\": ", "\"dato\": ", "\"data\""},
