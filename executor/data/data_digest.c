@@ -131,8 +131,9 @@ ckpt_code ckpt_data_digest(const ckpt_data *data, int threads, const ckpt_data_w
                  .all = data->folder.bytes + ckpt_data_mapped_bytes(data),
                  .text = ckpt_memory_get(PIECES * sizeof *h.text)};
     ckpt_digest *const all = ckpt_digest_create();
-    ckpt_code code = h.text != NULL && all != NULL ? hash_all(&h, data, all, err)
-                                                   : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest of the data");
+    ckpt_code code = h.text != NULL && all != NULL
+                         ? hash_all(&h, data, all, err)
+                         : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a digest of the data");
     if (all != NULL) {
         ckpt_digest_end(all, found);
     }

@@ -84,7 +84,8 @@ static void a_digest_is_of_contents(void **state)
         assert_string_not_equal(identify(named("text:%s", "b.txt"), &m.model, 2).digest, wanted);
     }
     const ckpt_data_identity none = identify("synthetic", &m.model, 2);
-    CHECK(none.digest[0] == '\0' && none.stamp[0] == '\0', "synthetic data have \"%s\", \"%s\"", none.digest, none.stamp);
+    CHECK(none.digest[0] == '\0' && none.stamp[0] == '\0', "synthetic data have \"%s\", \"%s\"", none.digest,
+          none.stamp);
     test_model_fini(&m);
 }
 
@@ -93,7 +94,8 @@ static void a_digest_is_of_contents(void **state)
 /* Arrays are told apart by the inputs that they fill. */
 static void arrays_count_in_the_order_of_inputs(void **state)
 {
-    static const char one[] = NPY("<i4", "2,     ") "\1\0\0\0\2\0\0\0", two[] = NPY("<i4", "2,     ") "\3\0\0\0\4\0\0\0";
+    static const char one[] = NPY("<i4", "2,     ") "\1\0\0\0\2\0\0\0",
+                      two[] = NPY("<i4", "2,     ") "\3\0\0\0\4\0\0\0";
     char text[2][1200];
     test_model m;
     test_model_init(&m);
