@@ -8,7 +8,7 @@
 
 static const char style[] =
     ":root{color-scheme:light dark;--line:#8886;--worse:#b34700;--better:#00734f}\n"
-    "@media(prefers-color-scheme:dark){:root{--worse:#ff9d5c;--better:#4fd6a8}}\n"
+    "@media screen and (prefers-color-scheme:dark){:root{--worse:#ff9d5c;--better:#4fd6a8}}\n"
     "body{font:15px/1.5 'DejaVu Sans',Verdana,sans-serif;margin:2em auto;max-width:70em;padding:0 1em}\n"
     "h1{font-size:1.5em}h2{font-size:1.2em;overflow-wrap:anywhere}\n"
     ".wide{overflow-x:auto}table{border-collapse:collapse;margin:.5em 0 1.5em}\n"
@@ -16,7 +16,10 @@ static const char style[] =
     "td{white-space:pre-line}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
     "\ncode{overflow-wrap:anywhere}\n"
     "@media(max-width:600px){body{margin:1em auto;padding:0 .5em}table{font-size:12px}th,td{padding:.2em .3em}\n"
-    "td.number,th.number{white-space:normal}td code{overflow-wrap:break-word}}\n"
+    "td.number,th.number{white-space:normal}td code{overflow-wrap:break-word}\n"
+    ".long tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--line)}.long td,.long th{border:0;flex:1 0 "
+    "3.6em}"
+    "\n.long :first-child{flex-basis:7em}.long :last-child{flex-basis:100%}}\n"
     ".worse{color:var(--worse);font-weight:bold}.better{color:var(--better)}\n"
     "summary{cursor:pointer;font-weight:bold}p.verdict{font-size:1.1em}\n";
 
@@ -30,7 +33,7 @@ static void put(ckpt_text *text, const char *tag, const char *class, bool code, 
     ckpt_text_add(text, "%s</%s>", code ? "</code>" : "", tag);
 }
 
-/* A number and its unit stay on one line; a narrow page breaks before what stands in brackets. */
+/* A number and its unit stay on one line; a narrow page breaks between others. */
 static void put_number(ckpt_text *text, const char *tag, const char *class, const char *words)
 {
     ckpt_text_add(text, "<%s class=\"%s\">", tag, class);
@@ -40,8 +43,9 @@ static void put_number(ckpt_text *text, const char *tag, const char *class, cons
         snprintf(piece, sizeof piece, "%.*s", (int)length, words);
         ckpt_words_xml(text, piece);
         if (words[length] == ' ') {
+            const bool digit = length > 0 && words[length - 1] >= '0' && words[length - 1] <= '9';
             length++;
-            ckpt_text_add(text, words[length] == '(' ? " " : "&#160;");
+            ckpt_text_add(text, digit && words[length] != '(' ? "&#160;" : " ");
         }
     }
     ckpt_text_add(text, "</%s>", tag);
@@ -68,12 +72,25 @@ static void put_row(const ckpt_table *table, const char *tag, const char *const 
     ckpt_text_add(text, "</tr>\n");
 }
 
+/* Words behind many columns: on a narrow page they go below them. */
+static bool is_long(const ckpt_table *table)
+{
+    enum { MANY = 6 };
+    int shown = 0, last = 0;
+    for (int c = 0; c < table->columns; c++) {
+        const bool empty = (table->empty >> c & 1) != 0;
+        shown += !empty;
+        last = empty ? last : c;
+    }
+    return shown >= MANY && (table->numbers >> last & 1) == 0;
+}
+
 static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
 {
     ckpt_text_add(text, "<details%s><summary>", open ? " open" : "");
     ckpt_words_xml(text, table->title);
     ckpt_text_add(text, table->whole ? "</summary>\n" : " (%d)</summary>\n", table->row_count);
-    ckpt_text_add(text, "<div class=\"wide\"><table>\n");
+    ckpt_text_add(text, "<div class=\"wide\"><table%s>\n", is_long(table) ? " class=\"long\"" : "");
     put_row(table, "th", table->header, CKPT_CHANGE_SAME, text);
     for (int r = 0; r < table->row_count; r++) {
         put_row(table, "td", table->row[r].cell, table->row[r].tone, text);

@@ -12,10 +12,10 @@ const HATCH = {
 const rgbOf = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
 const lightness = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b) / 255;
 
-// On black no grey vanishes.
+// On black no grey vanishes or glares, and each stays apart from the next.
 function tint(text) {
   const rgb = rgbOf(text), grey = rgb[0] === rgb[1] && rgb[1] === rgb[2];
-  return colors.night && grey ? rgb.map((v) => Math.max(v, 80)) : rgb;
+  return colors.night && grey ? rgb.map((v) => Math.max(Math.round(v * 0.9), 80)) : rgb;
 }
 
 // What does not match a search goes into the paper.
