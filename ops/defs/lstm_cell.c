@@ -43,19 +43,24 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_param(node, "bias_hh", &bias, CKPT_INIT_UNIFORM, bound, false, err));
     node->backward_in = node->in_count == 1 ? 1 : 7;
     node->backward_saved = 3;
+    node->native16 = true;
 
     /* Two products forward, the same twice backward; about 20 flop per state element around them. */
     const int64_t width = ckpt_plus(I, node->in_count == 1 ? 0 : H), around = ckpt_times(ckpt_times(N, H), 20);
     const int64_t multiplies = ckpt_times(ckpt_times(N, gate_width), width);
     node->forward_flop = ckpt_plus(ckpt_times(multiplies, 2), around);
     node->backward_flop = ckpt_plus(ckpt_times(multiplies, 4), around);
-    /* The products one after another, and in backward the gradient of the gates before their nonlinearities. */
+    /* The products one after another, and in backward the gradient of the gates before their nonlinearities. In bfloat16
+     * float32 copies: of the gates and four states; in backward of one more state, and a copy of the gradient. */
     const ckpt_bytes gate_bytes = ckpt_times(ckpt_times(N, gate_width), 4);
+    const ckpt_bytes copies = node->dtype == CKPT_BFLOAT16 ? ckpt_plus(ckpt_times(2, gate_bytes), 8 * CKPT_ALIGN) : 0;
+    const ckpt_bytes more = node->dtype == CKPT_BFLOAT16 ? gate_bytes : 0;
     const ckpt_bytes input_bytes = ckpt_product_workspace(node, N, I, gate_width, true);
     const ckpt_bytes state_bytes = ckpt_product_workspace(node, N, H, gate_width, true);
     const ckpt_bytes product_bytes = input_bytes > state_bytes ? input_bytes : state_bytes;
-    node->forward_workspace_bytes = product_bytes;
-    node->backward_workspace_bytes = ckpt_plus(ckpt_plus(gate_bytes, CKPT_ALIGN), product_bytes);
+    node->forward_workspace_bytes = ckpt_plus(copies, product_bytes);
+    node->backward_workspace_bytes =
+        ckpt_plus(ckpt_plus(ckpt_plus(gate_bytes, CKPT_ALIGN), ckpt_plus(copies, more)), product_bytes);
     return CKPT_OK;
 }
 

@@ -182,10 +182,31 @@ static void told_in_words(void **state)
     ckpt_text_fini(&text);
 }
 
+/* A network with clip_norm could not be compared: its plan has the length of all gradients among the exchanges, and the
+ * executor computes it. */
+static void a_norm_is_an_update_and_an_exchange_may_wait(void **state)
+{
+    CKPT_TEST_ARENA(arena);
+    const ckpt_event predicted[] = {
+        {.step = 0, .span = CKPT_SPAN_COPY, .name = "@norm", .layer = "@norm", .end_ns = 30},
+        {.step = 1, .span = CKPT_SPAN_COPY, .name = "@bucket.0", .start_ns = 30, .end_ns = 50}};
+    const ckpt_event measured[] = {
+        {.step = 0, .span = CKPT_SPAN_UPDATE, .name = "@norm", .layer = "@norm", .end_ns = 40},
+        {.step = 1, .span = CKPT_SPAN_WAIT, .name = "@bucket.0", .start_ns = 40, .end_ns = 55}};
+    const ckpt_trace p = {.event = (ckpt_event *)(uintptr_t)predicted, .event_count = 2, .time_ns = 50};
+    const ckpt_trace m = {.event = (ckpt_event *)(uintptr_t)measured, .event_count = 2, .time_ns = 55};
+    ckpt_step_report r;
+    ckpt_err err = {0};
+    CHECK_OK(ckpt_step_compare(&p, &m, &arena, &r, &err), err);
+    assert_true(r.part[CKPT_SPAN_UPDATE].predicted_ns == 30 && r.part[CKPT_SPAN_UPDATE].measured_ns == 40);
+    assert_true(r.part[CKPT_SPAN_COPY].runs == 0 && r.layers.measured_ns == 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_the_events),
+        cmocka_unit_test(a_norm_is_an_update_and_an_exchange_may_wait),
         cmocka_unit_test(what_does_not_match_is_refused),
         cmocka_unit_test(told_in_words),
     };
