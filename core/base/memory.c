@@ -19,6 +19,7 @@ struct ckpt_arena_block {
 
 static _Atomic int64_t live_blocks;
 static _Atomic int64_t allowed_blocks = -1;
+static _Atomic size_t refused_bytes;
 
 static bool allocation_allowed(void)
 {
@@ -39,6 +40,8 @@ void *ckpt_memory_get(size_t bytes)
     void *const memory = allocation_allowed() ? calloc(1, bytes > 0 ? bytes : 1) : NULL;
     if (memory != NULL) {
         atomic_fetch_add(&live_blocks, 1);
+    } else {
+        atomic_store(&refused_bytes, bytes);
     }
     return memory;
 }
@@ -48,7 +51,16 @@ void *ckpt_memory_resize(void *old, size_t bytes)
     if (old == NULL) {
         return ckpt_memory_get(bytes);
     }
-    return allocation_allowed() ? realloc(old, bytes > 0 ? bytes : 1) : NULL;
+    void *const memory = allocation_allowed() ? realloc(old, bytes > 0 ? bytes : 1) : NULL;
+    if (memory == NULL) {
+        atomic_store(&refused_bytes, bytes);
+    }
+    return memory;
+}
+
+size_t ckpt_memory_refused(void)
+{
+    return atomic_exchange(&refused_bytes, 0);
 }
 
 void ckpt_memory_put(void *memory)

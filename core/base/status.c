@@ -5,7 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/memory.h"
 #include "core/base/text.h"
+
+/* Messages of refused memory say what it was for. That it was refused, and how much, is added here. */
+static void add_refusal(ckpt_err *err)
+{
+    char text[sizeof err->msg], amount[48] = "";
+    const size_t bytes = ckpt_memory_refused();
+    memcpy(text, err->msg, sizeof text);
+    if (bytes > 0) {
+        snprintf(amount, sizeof amount, " (%zu bytes were refused)", bytes);
+    }
+    snprintf(err->msg, sizeof err->msg, "%s%.440s%s", strstr(text, "memory") != NULL ? "" : "no memory: ", text,
+             amount);
+}
 
 ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line, const char *format, ...)
 {
@@ -18,6 +32,9 @@ ckpt_code ckpt_err_set(ckpt_err *err, ckpt_code code, const char *file, int line
         va_start(args, format);
         vsnprintf(err->msg, sizeof err->msg, format, args);
         va_end(args);
+        if (code == CKPT_NO_MEMORY) {
+            add_refusal(err);
+        }
         ckpt_text_flatten(err->msg); /* what a file or an argument holds must not break it */
     }
     return code;

@@ -268,6 +268,20 @@ static void test_what_is_thrown_away_leaves_nothing(void **state)
     assert_int_equal(ckpt_file_probe(ckpt_work_file("core_text/no/such/folder"), 0, &err), CKPT_IO);
 }
 
+/* A refusal of memory said "search over 3 ops", and nothing else. */
+static void test_refused_memory_is_called_so(void **state)
+{
+    ckpt_err err = {0};
+    ckpt_memory_fail_after(0);
+    void *const none = ckpt_memory_get(1000);
+    ckpt_memory_fail_after(-1);
+    assert_null(none);
+    CKPT_FAIL(&err, CKPT_NO_MEMORY, "search over %d ops", 3);
+    assert_string_equal(err.msg, "no memory: search over 3 ops (1000 bytes were refused)");
+    CKPT_FAIL(&err, CKPT_NO_MEMORY, "no memory for %d layers", 3); /* that one has been said */
+    assert_string_equal(err.msg, "no memory for 3 layers");
+}
+
 static bool is_there(const char *path)
 {
     struct stat status;
@@ -414,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_what_is_thrown_away_leaves_nothing),
         cmocka_unit_test(test_temporary_files_of_killed_programs_go),
         cmocka_unit_test(test_files_that_will_not_fit),
+        cmocka_unit_test(test_refused_memory_is_called_so),
         cmocka_unit_test(test_files_that_cannot_be),
         cmocka_unit_test(test_files_and_machine_without_memory),
         cmocka_unit_test(test_exit_codes),
