@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""What reading, lowering and writing cost: a chain of N ops with unequal sizes, and a small model of nearly 10^6 layers,
-through every program that reads and writes them. Planning itself is left out: the plan keeps all.
+"""What reading, lowering and writing cost: a chain of N ops with unequal sizes, a Kineto trace of as many events, a profile
+of as many layers, and a small model of nearly 10^6 layers, through the programs that read and write them. Planning itself is
+left out: the plan keeps all.
 
-    bench/reading.py [PROGRAMS [OPS]]     default: build/release/bin 1000000
+    bench/reading.py [PROGRAMS [OPS [MOST]]]     default: build/release/bin 1000000
+
+With MOST, exit code 1 where a program that reads a file takes more than MOST times its bytes, beside 32 MB; the model is
+left out.
 """
 import json
 import os
@@ -10,17 +14,20 @@ import resource
 import sys
 import tempfile
 
+# command, what it reads (to be compared with; "": more than one thing is done), what it writes
 COMMANDS = [
-    ("ckpt-plan -s keep-all -b 100% -o p.json --trace t.json g.json", "p.json t.json"),
-    ("ckpt-graph g.json -o again.json", "again.json"),
-    ("ckpt-graph g.json -o g.svg", "g.svg"),
-    ("ckpt-graph deep.json -o lowered.json", "lowered.json"),
-    ("ckpt-view p.json -o p.svg", "p.svg"),
-    ("ckpt-view p.json -o p.html", "p.html"),
-    ("ckpt-view t.json -o t.svg", "t.svg"),
-    ("ckpt-compare p.json p.json", ""),
-    ("ckpt-compare t.json t.json", ""),
+    ("ckpt-plan -s keep-all -b 100% -o p.json --trace t.json g.json", "", "p.json t.json"),
+    ("ckpt-graph g.json -o again.json", "g.json", "again.json"),
+    ("ckpt-graph g.json -o g.svg", "g.json", "g.svg"),
+    ("ckpt-view p.json -o p.svg", "p.json", "p.svg"),
+    ("ckpt-view p.json -o p.html", "p.json", "p.html"),
+    ("ckpt-view t.json -o t.svg", "t.json", "t.svg"),
+    ("ckpt-compare p.json p.json", "p.json p.json", ""),
+    ("ckpt-compare t.json t.json", "t.json t.json", ""),
+    ("ckpt-compare profile.json profile.json", "profile.json profile.json", ""),
+    ("ckpt-profile --import kineto.json -o k.json", "kineto.json", "k.json"),
 ]
+LOWER = ("ckpt-graph deep.json -o lowered.json", "", "lowered.json")
 
 
 def chain(count):
@@ -44,6 +51,31 @@ def deep():
             "layers": [{"name": "in", "op": "linear", "in": ["x"], "features": 8}] + layers + ends}
 
 
+def profile(count):
+    layers = [{"layer": f"l{i}", "op": "relu", "forward": {"median_ns": 10 + i % 7, "spread_ns": 1, "repeats": 5, "samples_ns": [10, 9, 12, 10, 11]},
+               "backward": {"median_ns": 20}, "output_bytes": 64, "forward_workspace_bytes": 0} for i in range(count)]
+    return {"format": "ckpt-profile/1", "model": "chain", "machine": {"device": "cpu", "threads": 2}, "recorder": "none", "flushed": True,
+            "link": {"d2h_bytes_per_s": 1000, "h2d_bytes_per_s": 1000}, "layers": layers}
+
+
+def kineto(count):
+    """Kernels, and allocations of which every third goes again."""
+    events, live, total = [], [], 0
+    for i in range(count // 2):
+        events.append({"ph": "X", "cat": "kernel", "name": "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>",
+                       "pid": 0, "tid": 7, "ts": 7 * i, "dur": 5.1, "args": {"External id": i, "correlation": i, "stream": 7, "device": 0}})
+        address, size = (1 << 40) + 1024 * i, 512 * (1 + i % 9)
+        if live and i % 3 == 0:
+            address, size = live.pop(0)
+            size = -size
+        else:
+            live.append((address, size))
+        total += size
+        events.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 2, "ts": 7 * i + 1,
+                       "args": {"Total Allocated": total, "Bytes": size, "Addr": address, "Device Id": 0, "Device Type": 1, "Ev Idx": i}})
+    return {"schemaVersion": 1, "traceEvents": events}
+
+
 def run(programs, command):
     """(exit status, user seconds, largest resident MB)"""
     child = os.fork()
@@ -56,27 +88,37 @@ def run(programs, command):
     return os.waitstatus_to_exitcode(status), usage.ru_utime, usage.ru_maxrss / 1000
 
 
+def size(names):
+    return sum(os.path.getsize(name) for name in names.split() if os.path.exists(name)) / 1e6
+
+
 def main():
     programs = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build/release/bin")
     ops = int(sys.argv[2]) if len(sys.argv) > 2 else 1000000
+    most = float(sys.argv[3]) if len(sys.argv) > 3 else None
+    status = 0
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         writer = os.fork()  # the memory of a process counts as that of its children until they start a program
         if writer == 0:
-            for name, content in (("g.json", chain(ops // 2)), ("deep.json", deep())):
+            for name, content in (("g.json", chain(ops // 2)), ("kineto.json", kineto(ops)), ("profile.json", profile(ops)),
+                                  ("deep.json", deep())):
                 with open(name, "w", encoding="utf-8") as file:
                     file.write(json.dumps(content))
             os._exit(0)
         os.waitpid(writer, 0)
-        print("| command | user seconds | MB | MB written |\n|---|---|---|---|")
-        for command, files in COMMANDS:
+        print("| command | reads MB | user seconds | MB | writes MB |\n|---|---|---|---|---|")
+        for command, reads, writes in COMMANDS + ([] if most else [LOWER]):
             code, seconds, megabytes = run(programs, command)
-            written = sum(os.path.getsize(file) for file in files.split() if os.path.exists(file)) / 1e6
-            print(f"| `{command}` | {seconds:.1f} | {megabytes:.0f} | {f'{written:.0f}' if files else ''} |"
-                  + (f" exit {code}" if code else ""), flush=True)
+            read, written = size(reads), size(writes)
+            line = f"| `{command}` | {f'{read:.0f}' if reads else ''} | {seconds:.1f} | {megabytes:.0f} | {f'{written:.0f}' if writes else ''} |"
+            wrong = code != 0 or (most and reads and megabytes > most * read + 32)
+            status = 1 if wrong else status
+            print(line + (f" exit {code}, more than {most} times what it reads" if wrong else ""), flush=True)
         os.chdir("/")
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -221,6 +221,13 @@ static ckpt_code add_items(machine *m, int first)
     if (count % per_item != 0) {
         return bad(m, "a key without a value");
     }
+    if (into->room == 0 && count > 0) { /* mostly all there are */
+        into->as.item = CKPT_NEW(m->arena, const ckpt_pickle_value *, count);
+        if (into->as.item == NULL) {
+            return no_memory(m);
+        }
+        into->room = count;
+    }
     for (int i = 0; i < count; i++) {
         void *item = into->as.item;
         CKPT_TRY(grow(m, &item, per_item * into->count + i % per_item, &into->room, sizeof *into->as.item));

@@ -262,19 +262,15 @@ static ckpt_code reserved_before(const importer *im, ckpt_bytes *before)
 }
 
 /* Fills `outside` of every event. Events of the allocator's stream are in the order they were added. */
-static ckpt_code fill_outside(const importer *im, ckpt_arena *out, ckpt_trace *trace)
+static ckpt_code fill_outside(const importer *im, ckpt_trace *trace)
 {
     const ckpt_snapshot *const s = im->s;
-    ckpt_event *const event = CKPT_NEW(out, ckpt_event, trace->event_count);
+    ckpt_event *const event = (ckpt_event *)trace->event; /* made here, a moment ago */
     ckpt_bytes reserved = 0;
     int change = 0;
     int short_count = 0;
-    if (event == NULL) {
-        return no_memory(s);
-    }
     CKPT_TRY(reserved_before(im, &reserved));
     for (int i = 0; i < trace->event_count; i++) {
-        event[i] = trace->event[i];
         if (event[i].span == CKPT_SPAN_OTHER && strcmp(event[i].stream, ALLOCATOR_STREAM) == 0) {
             reserved += im->delta[change++];
         }
@@ -291,7 +287,6 @@ static ckpt_code fill_outside(const importer *im, ckpt_arena *out, ckpt_trace *t
                         "did is not in the file",
                         short_count);
     }
-    trace->event = event;
     return CKPT_OK;
 }
 
@@ -340,7 +335,7 @@ static ckpt_code make_trace(importer *im, ckpt_arena *out, ckpt_trace **trace)
                          "%.200s: found no allocation, wanted a snapshot taken after _record_memory_history()",
                          s->path);
     }
-    CKPT_TRY(fill_outside(im, out, made));
+    CKPT_TRY(fill_outside(im, made));
     made->source = ckpt_arena_text(out, s->path);
     made->recorder = ckpt_arena_format(out, "PyTorch memory snapshot, device %d", s->device);
     if (made->source == NULL || made->recorder == NULL) {

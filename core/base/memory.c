@@ -13,7 +13,7 @@ enum { FIRST_BLOCK = 4096, LARGEST_BLOCK = 4 << 20 };
 struct ckpt_arena_block {
     ckpt_arena_block *older;
     size_t size, used;
-    size_t dirty; /* bytes that were in use before a rewind; what follows has never been touched and is zero */
+    size_t dirty; /* bytes that may hold anything; what follows has never been touched and is zero */
     alignas(max_align_t) unsigned char bytes[];
 };
 
@@ -35,15 +35,21 @@ static bool allocation_allowed(void)
     return false;
 }
 
-void *ckpt_memory_get(size_t bytes)
+static void *get(size_t bytes, bool zeroed)
 {
-    void *const memory = allocation_allowed() ? calloc(1, bytes > 0 ? bytes : 1) : NULL;
+    bytes = bytes > 0 ? bytes : 1;
+    void *const memory = !allocation_allowed() ? NULL : zeroed ? calloc(1, bytes) : malloc(bytes);
     if (memory != NULL) {
         atomic_fetch_add(&live_blocks, 1);
     } else {
         atomic_store(&refused_bytes, bytes);
     }
     return memory;
+}
+
+void *ckpt_memory_get(size_t bytes)
+{
+    return get(bytes, true);
 }
 
 void *ckpt_memory_resize(void *old, size_t bytes)
@@ -123,12 +129,14 @@ void *ckpt_arena_take(ckpt_arena *arena, size_t count, size_t size)
         size_t block_size = block == NULL ? FIRST_BLOCK : 2 * block->size;
         block_size = block_size > LARGEST_BLOCK ? LARGEST_BLOCK : block_size;
         block_size = block_size < bytes ? bytes : block_size;
-        ckpt_arena_block *const fresh = ckpt_memory_get(sizeof *fresh + block_size);
+        /* A block for many is zeroed as it is taken: one that comes and goes between a mark and its rewind must cost what is
+         * taken of it. One for a single taker comes zeroed, often at no cost. */
+        const bool zeroed = block_size == bytes;
+        ckpt_arena_block *const fresh = get(sizeof *fresh + block_size, zeroed);
         if (fresh == NULL) {
             return NULL;
         }
-        fresh->older = block;
-        fresh->size = block_size;
+        *fresh = (ckpt_arena_block){.older = block, .size = block_size, .dirty = zeroed ? 0 : block_size};
         arena->newest = block = fresh;
         from = 0;
     }

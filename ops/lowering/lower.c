@@ -83,7 +83,7 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     CKPT_TRY(count_capacities(l, err));
     l->row = CKPT_NEW(l->out, const ckpt_profile_row *, nodes);
     l->op = CKPT_NEW(l->out, ckpt_graph_op, (size_t)l->op_capacity + (size_t)l->variant_capacity);
-    l->variant = CKPT_NEW(l->out, ckpt_graph_op, l->variant_capacity);
+    l->variant = l->op != NULL ? l->op + l->op_capacity : NULL; /* ckpt_lower_join_ways closes the gap */
     l->way = CKPT_NEW(l->out, const ckpt_way *, l->variant_capacity);
     l->op_role = CKPT_NEW(l->out, ckpt_op_role, l->op_capacity);
     l->buffer = CKPT_NEW(l->out, ckpt_buffer, l->buffer_capacity);
@@ -96,7 +96,7 @@ static ckpt_code take_tables(ckpt_lowering *l, ckpt_err *err)
     l->param_written = CKPT_NEW(l->out, bool, CKPT_PARAM_MAX *nodes);
     if (l->row == NULL || l->op == NULL || l->op_role == NULL || l->buffer == NULL || l->buffer_role == NULL ||
         l->value_buffer == NULL || l->grad_buffer == NULL || l->saved_buffer == NULL || l->param_grad_buffer == NULL ||
-        l->pass_end == NULL || l->param_written == NULL || l->variant == NULL || l->way == NULL) {
+        l->pass_end == NULL || l->param_written == NULL || l->way == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of %d layers", network->node_count);
     }
     return CKPT_OK;

@@ -15,6 +15,26 @@
 #include "core/base/text.h"
 #include "core/formats/machine.h"
 
+/* A block that came and went between a mark and its rewind was zeroed whole each time: 36 s for the profiles of a million
+ * layers, whose comparison takes a few bytes for each. What is taken is zero all the same, whatever the block held. */
+static void test_arena_gives_zeros_from_blocks_that_were_used(void **state)
+{
+    enum { TAKEN = 5000, ROUNDS = 100 };
+    CKPT_TEST_ARENA(arena);
+    for (int i = 0; i < ROUNDS; i++) {
+        const ckpt_mark mark = ckpt_arena_mark(&arena);
+        for (size_t bytes = 1; bytes <= TAKEN; bytes *= 3) {
+            unsigned char *const taken = ckpt_arena_take(&arena, bytes, 1);
+            assert_non_null(taken);
+            for (size_t k = 0; k < bytes; k++) {
+                assert_int_equal(taken[k], 0);
+            }
+            memset(taken, 0xff, bytes);
+        }
+        ckpt_arena_rewind(&arena, mark);
+    }
+}
+
 /* A state file whose first line had no } was quoted with its line end, which broke the message in two. */
 static void test_message_is_one_line_whatever_it_quotes(void **state)
 {
@@ -417,6 +437,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_is_one_line_whatever_it_quotes),
+        cmocka_unit_test(test_arena_gives_zeros_from_blocks_that_were_used),
         cmocka_unit_test(test_text_escapes_json_and_xml),
         cmocka_unit_test(test_text_in_json_is_always_utf8),
         cmocka_unit_test(test_text_grows_past_every_buffer),
