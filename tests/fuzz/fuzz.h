@@ -70,6 +70,8 @@ size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t room);
 
 /* ---- readers ---- */
 
+enum { FUZZ_ROOM = 1 << 17 };
+
 typedef struct fuzz_reader {
     const char *name;
     fuzz_split *split;
@@ -78,7 +80,7 @@ typedef struct fuzz_reader {
     /* Reads the file `path`, and adds what was read to `written` in that format. Errors: what the reader refuses. */
     ckpt_code (*read)(const char *path, ckpt_arena *arena, ckpt_text *written, ckpt_err *err);
     void (*begin)(void); /* before the first input; NULL: nothing */
-    /* A good input that no file of the sources holds; NULL: files do. Gives its size, at most `room`. */
+    /* A good input that no file of the sources holds; NULL: files do. Gives its size, at most `room`, which is FUZZ_ROOM. */
     size_t (*seed)(uint8_t *bytes, size_t room);
 } fuzz_reader;
 

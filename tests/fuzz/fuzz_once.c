@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 1 << 17, MUTANTS = 3000, GOOD = 100 };
+enum { MUTANTS = 3000, GOOD = 100 };
 
 static unsigned drawn = 1;
 
@@ -39,8 +39,8 @@ static size_t read_input(const char *path, uint8_t *bytes)
 {
     FILE *const file = fopen(path, "rb");
     FUZZ_CHECK(file != NULL, "cannot open %s", path);
-    const size_t size = fread(bytes, 1, ROOM, file);
-    FUZZ_CHECK(fclose(file) == 0 && size < ROOM, "cannot read %s", path);
+    const size_t size = fread(bytes, 1, FUZZ_ROOM, file);
+    FUZZ_CHECK(fclose(file) == 0 && size < FUZZ_ROOM, "cannot read %s", path);
     return size;
 }
 
@@ -56,21 +56,21 @@ static void run(const uint8_t *bytes, size_t size)
 
 static void make_mutant(const char *const *good, int count, uint8_t *made, size_t *size)
 {
-    static uint8_t other[ROOM], one[ROOM];
+    static uint8_t other[FUZZ_ROOM], one[FUZZ_ROOM];
     const bool from_seed = count == 0 || (fuzz_the_reader.seed != NULL && draw() % 2 == 0);
-    *size = from_seed ? fuzz_the_reader.seed(one, ROOM) : read_input(good[draw() % (unsigned)count], one);
+    *size = from_seed ? fuzz_the_reader.seed(one, FUZZ_ROOM) : read_input(good[draw() % (unsigned)count], one);
     if (count > 0 && draw() % 4 == 0) {
         const size_t other_size = read_input(good[draw() % (unsigned)count], other);
-        *size = LLVMFuzzerCustomCrossOver(one, *size, other, other_size, made, ROOM, draw());
+        *size = LLVMFuzzerCustomCrossOver(one, *size, other, other_size, made, FUZZ_ROOM, draw());
     } else {
         memcpy(made, one, *size);
-        *size = LLVMFuzzerCustomMutator(made, *size, ROOM, draw());
+        *size = LLVMFuzzerCustomMutator(made, *size, FUZZ_ROOM, draw());
     }
 }
 
 int main(int argc, char **argv)
 {
-    static uint8_t input[ROOM];
+    static uint8_t input[FUZZ_ROOM];
     const char *const wanted = getenv("CKPT_FUZZ_MUTANTS"), *good[GOOD];
     const int mutants = wanted != NULL ? atoi(wanted) : MUTANTS;
     int count = 0;

@@ -116,7 +116,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t room, unsigned seed)
 {
     if (size <= 1 && fuzz_the_reader.seed != NULL) {
-        return fuzz_the_reader.seed(bytes, room);
+        static uint8_t made[FUZZ_ROOM];
+        size = fuzz_the_reader.seed(made, sizeof made);
+        size = size < room ? size : room;
+        memcpy(bytes, made, size);
+        return size;
     }
     return fuzz_mutate(fuzz_the_reader.split, bytes, size, room, NULL, 0, seed);
 }
