@@ -19,7 +19,7 @@ struct ckpt_arena_block {
 
 static _Atomic int64_t live_blocks;
 static _Atomic int64_t allowed_blocks = -1;
-static _Atomic size_t refused_bytes;
+static _Thread_local size_t refused_bytes; /* of this thread, which says so in its message */
 
 static bool allocation_allowed(void)
 {
@@ -42,7 +42,7 @@ static void *get(size_t bytes, bool zeroed)
     if (memory != NULL) {
         atomic_fetch_add(&live_blocks, 1);
     } else {
-        atomic_store(&refused_bytes, bytes);
+        refused_bytes = bytes;
     }
     return memory;
 }
@@ -59,14 +59,16 @@ void *ckpt_memory_resize(void *old, size_t bytes)
     }
     void *const memory = allocation_allowed() ? realloc(old, bytes > 0 ? bytes : 1) : NULL;
     if (memory == NULL) {
-        atomic_store(&refused_bytes, bytes);
+        refused_bytes = bytes;
     }
     return memory;
 }
 
 size_t ckpt_memory_refused(void)
 {
-    return atomic_exchange(&refused_bytes, 0);
+    const size_t bytes = refused_bytes;
+    refused_bytes = 0;
+    return bytes;
 }
 
 void ckpt_memory_put(void *memory)

@@ -52,7 +52,7 @@ void ckpt_memory_put(void *memory); /* NULL is fine */
 /* Let `allowed` more allocations succeed and all later ones fail; a negative number ends that. Tests only. */
 void ckpt_memory_fail_after(int64_t allowed);
 
-/* The bytes of the latest allocation that was refused since the last such call; 0: none was. */
+/* The bytes of the latest allocation that this thread was refused since its last such call; 0: none was. */
 size_t ckpt_memory_refused(void);
 
 /* Blocks that are allocated now. */
