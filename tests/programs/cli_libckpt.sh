@@ -33,7 +33,8 @@ wrong=$(grep -x 'exit\|_exit\|abort\|printf\|puts\|perror\|signal\|sigaction\|se
     <<<"$used" || true)
 [ -z "$wrong" ] || fail "libckpt.so calls $wrong"
 
-# Data that changes: the device memory of libckpt/step_arena.c, under a lock, and the counters of core/base/memory.c. They are atomic, and count for all threads what tests ask for:
+# Data that changes: the device memory of libckpt/step_arena.c, under a lock, and the counters of core/base/memory.c: what a
+# thread was refused last, and two that are atomic and count for all threads what tests ask for:
 # whether everything was freed, and what happens when the n-th allocation fails.
 if ! grep -q '^CKPT_SANITIZE:STRING=.' "$bin/../CMakeCache.txt"; then
     data=$(nm "$library" | awk '$2 ~ /^[bBdD]$/ { print $3 }' | while read -r name; do
