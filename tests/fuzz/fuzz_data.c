@@ -10,7 +10,7 @@
 
 typedef enum model_kind { TOKENS, IMAGES, CIFAR } model_kind;
 
-#define NPY(type, shape) "\x93NUMPY\1\0\x3c\0{'descr': '" type "', 'fortran_order': False, 'shape': (" shape "), }\n"
+#define NPY(type, shape) "\x93NUMPY\1\0\x3f\0{'descr': '" type "', 'fortran_order': False, 'shape': (" shape "), }\n"
 #define BYTES(text)      text, sizeof(text) - 1
 
 /* The first %s is the file, and a second one is `beside`. */
