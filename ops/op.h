@@ -225,6 +225,10 @@ ckpt_bytes ckpt_gpu_unit_loss_workspace(const ckpt_node *node);
 enum { CKPT_ROPE_MAX = 512 };
 int64_t ckpt_rope_rotary(const ckpt_node *node);
 double ckpt_rope_turns(const ckpt_node *node, int64_t pair);
+/* softmax: elements of a row or, where the axis is not the fastest in memory, of the most rows that go down it side by
+ * side. */
+enum { CKPT_SOFTMAX_STRIP = 64 };
+int64_t ckpt_softmax_room(const ckpt_node *node);
 /* Group norm's view of its input, once its saved tensors are inferred: images of rows (pixels) and channels, whose sums go
  * part by part of the rows (the last may have fewer), which follows from the shape alone. */
 typedef struct ckpt_group_sizes {

@@ -40,6 +40,36 @@ void ckpt_narrow(int64_t n, const float *x, uint16_t *y);
 void ckpt_widen_add(int64_t n, const uint16_t *x, float *y);
 void ckpt_narrow_add(int64_t n, const uint16_t *x, uint16_t *y);
 
+/* For kernels that compute a run of elements in float32, whatever the array's type: where the `n` elements from element `at`
+ * on can be read, and where they are to be written (`adds`: added to). That is the array itself or, of bfloat16, `room`;
+ * ckpt_close_run rounds what was written there. */
+static inline const float *ckpt_run(bool narrow, const void *x, int64_t at, int64_t n, float *room)
+{
+    if (!narrow) {
+        return (const float *)x + at;
+    }
+    ckpt_widen(n, (const uint16_t *)x + at, room);
+    return room;
+}
+
+static inline float *ckpt_open_run(bool narrow, void *y, int64_t at, int64_t n, bool adds, float *room)
+{
+    if (!narrow) {
+        return (float *)y + at;
+    }
+    if (adds) {
+        ckpt_widen(n, (const uint16_t *)y + at, room);
+    }
+    return room;
+}
+
+static inline void ckpt_close_run(bool narrow, const float *room, int64_t n, void *y, int64_t at)
+{
+    if (narrow) {
+        ckpt_narrow(n, room, (uint16_t *)y + at);
+    }
+}
+
 /* The first two on threads. */
 void ckpt_widen_all(int64_t count, const uint16_t *x, float *y, int threads);
 void ckpt_narrow_all(int64_t count, const float *x, uint16_t *y, int threads);

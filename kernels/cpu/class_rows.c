@@ -40,12 +40,7 @@ static int64_t piece_of(const ckpt_class_rows *rows)
 static const float *piece_at(const ckpt_class_rows *rows, const void *logits, int64_t row, int64_t first, int64_t n,
                              float *room)
 {
-    const int64_t at = row * rows->classes + first;
-    if (rows->dtype == CKPT_FLOAT32) {
-        return (const float *)logits + at;
-    }
-    ckpt_widen(n, (const uint16_t *)logits + at, room);
-    return room;
+    return ckpt_run(rows->dtype == CKPT_BFLOAT16, logits, row * rows->classes + first, n, room);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -152,10 +147,8 @@ void ckpt_class_rows_gradient(const ckpt_class_rows *rows, const void *logits, c
         for (int64_t first = 0; first < rows->classes; first += piece) {
             const int64_t n = smaller(piece, rows->classes - first);
             const float *const x = piece_at(rows, logits, r, first, n, room);
-            piece_gradient(rows, r, first, n, lse[r], scale, x, narrow ? room : (float *)(void *)row);
-            if (narrow) {
-                ckpt_narrow(n, room, (uint16_t *)(void *)row + first);
-            }
+            piece_gradient(rows, r, first, n, lse[r], scale, x, ckpt_open_run(narrow, row, first, n, false, room));
+            ckpt_close_run(narrow, room, n, row, first);
         }
     }
 }

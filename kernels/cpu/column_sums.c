@@ -6,20 +6,11 @@
 
 enum { STRIP = 256, ROWS = 64 };
 
-/* `width` elements from element `at` on: in x itself, or widened into `room`. */
-static const float *row_at(ckpt_dtype dtype, const void *x, int64_t at, int width, float *room)
-{
-    if (dtype == CKPT_FLOAT32) {
-        return (const float *)x + at;
-    }
-    ckpt_widen(width, (const uint16_t *)x + at, room);
-    return room;
-}
-
 /* Of columns column .. column + width - 1. */
 static void strip_sum(ckpt_dtype dtype, int64_t rows, int64_t columns, int64_t column, int width, const void *x,
                       float *sum, bool adds)
 {
+    const bool narrow = dtype == CKPT_BFLOAT16;
     float room[4][STRIP];
     float total[STRIP];
     for (int c = 0; c < width; c++) {
@@ -31,17 +22,17 @@ static void strip_sum(ckpt_dtype dtype, int64_t rows, int64_t columns, int64_t c
         int64_t r = first;
         for (; r + 4 <= end; r += 4) {
             const int64_t at = r * columns + column;
-            const float *const a = row_at(dtype, x, at, width, room[0]),
-                               *const b = row_at(dtype, x, at + columns, width, room[1]),
-                               *const c = row_at(dtype, x, at + 2 * columns, width, room[2]),
-                               *const d = row_at(dtype, x, at + 3 * columns, width, room[3]);
+            const float *const a = ckpt_run(narrow, x, at, width, room[0]),
+                               *const b = ckpt_run(narrow, x, at + columns, width, room[1]),
+                               *const c = ckpt_run(narrow, x, at + 2 * columns, width, room[2]),
+                               *const d = ckpt_run(narrow, x, at + 3 * columns, width, room[3]);
 #pragma omp simd
             for (int j = 0; j < width; j++) {
                 part[j] += (a[j] + b[j]) + (c[j] + d[j]);
             }
         }
         for (; r < end; r++) {
-            const float *const a = row_at(dtype, x, r * columns + column, width, room[0]);
+            const float *const a = ckpt_run(narrow, x, r * columns + column, width, room[0]);
 #pragma omp simd
             for (int j = 0; j < width; j++) {
                 part[j] += a[j];

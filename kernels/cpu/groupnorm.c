@@ -5,11 +5,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-/* The sums of every part of an image lie behind each other, then the factors of every image, in vectors of channels. */
+/* The sums of every part of an image lie behind each other, then the factors of every image, in vectors of channels. The
+ * last of them holds the image's first row until its factors are known. */
 enum { FORWARD_FACTORS = 3, BACKWARD_FACTORS = 4 };
 
 static ckpt_bytes sums_bytes(const ckpt_group_sizes *s)
@@ -26,18 +28,35 @@ static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forw
     *backward = sums_bytes(&s) + BACKWARD_FACTORS * vector;
 }
 
-/* The sums of all parts of all images, by the first row of each; those of an image are then added into its first. */
-static void image_sums(const ckpt_kernel_args *args, const ckpt_group_sizes *s, const float *x, const float *dy)
+static bool is_narrow(const ckpt_kernel_args *args)
 {
+    return args->node->dtype == CKPT_BFLOAT16;
+}
+
+static float *factors_of(const ckpt_kernel_args *args, const ckpt_group_sizes *s)
+{
+    return (float *)(void *)((char *)args->workspace + sums_bytes(s));
+}
+
+/* The sums of all parts of all images, by the first row of each, which goes into the last of its `vectors` of factors;
+ * those of an image are then added into its first. `dy` may be NULL. */
+static void image_sums(const ckpt_kernel_args *args, const ckpt_group_sizes *s, const void *dy, int vectors)
+{
+    const void *const x = args->in[0];
     double *const sums = args->workspace;
+    float *const firsts = factors_of(args, s) + (vectors - 1) * s->channels;
     const int64_t pair = 2 * s->channels, image = s->rows * s->channels;
+    for (int64_t n = 0; n < s->images; n++) {
+        for (int64_t c = 0; c < s->channels; c++) {
+            firsts[n * vectors * s->channels + c] = ckpt_element(is_narrow(args), x, n * image + c);
+        }
+    }
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s->images * image > CKPT_PARALLEL)
     for (int64_t p = 0; p < s->images * s->parts; p++) {
         const int64_t n = p / s->parts, first = p % s->parts * s->part_rows;
         const int64_t end = first + s->part_rows < s->rows ? first + s->part_rows : s->rows;
-        const float *const from = x + n * image;
-        ckpt_channel_sums(false, first, end, s->channels, from, dy == NULL ? NULL : dy + n * image, from,
-                          sums + p * pair);
+        ckpt_channel_sums(is_narrow(args), n * s->rows + first, n * s->rows + end, s->channels, x, dy,
+                          firsts + n * vectors * s->channels, sums + p * pair);
     }
     for (int64_t n = 0; n < s->images; n++) {
         double *const total = sums + n * s->parts * pair;
@@ -68,23 +87,30 @@ static void group_moments(const ckpt_group_sizes *s, const float *first, const d
     *rstd = (float)(1 / sqrt(var + eps));
 }
 
+static inline void normalise_row(bool narrow, int64_t at, int64_t channels, const void *x, const float *center,
+                                 const float *slope, const float *shift, void *y)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < channels; c++) {
+        ckpt_put_element(narrow, (ckpt_element(narrow, x, at + c) - center[c]) * slope[c] + shift[c], y, at + c);
+    }
+}
+
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
     const ckpt_group_sizes s = ckpt_group_sizes_of(args->node);
     const double eps = (double)(float)ckpt_node_float(args->node, "eps");
     const bool affine = args->node->param_count > 0;
-    const float *const x = args->in[0];
-    float *const y = args->out[0], *const mean = args->saved[0], *const rstd = args->saved[1];
-    float *const factors = (float *)(void *)((char *)args->workspace + sums_bytes(&s));
+    float *const mean = args->saved[0], *const rstd = args->saved[1], *const factors = factors_of(args, &s);
     const int64_t C = s.channels, each = C / s.groups;
-    image_sums(args, &s, x, NULL);
+    image_sums(args, &s, NULL, FORWARD_FACTORS);
     for (int64_t n = 0; n < s.images; n++) {
         const double *const sums = (const double *)args->workspace + n * s.parts * 2 * C;
         float *const center = factors + n * FORWARD_FACTORS * C, *const slope = center + C, *const shift = slope + C;
         for (int64_t g = 0; g < s.groups; g++) {
             const int64_t at = n * s.groups + g;
-            group_moments(&s, x + n * s.rows * C + g * each, sums + g * each, eps, &mean[at], &rstd[at]);
+            group_moments(&s, shift + g * each, sums + g * each, eps, &mean[at], &rstd[at]);
             for (int64_t c = g * each; c < (g + 1) * each; c++) {
                 center[c] = mean[at];
                 slope[c] = affine ? rstd[at] * args->param[0][c] : rstd[at];
@@ -94,11 +120,11 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     }
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.images * s.rows * C > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.images * s.rows; r++) {
-        const float *const center = factors + r / s.rows * FORWARD_FACTORS * C, *const x_row = x + r * C;
-        float *const y_row = y + r * C;
-#pragma omp simd
-        for (int64_t c = 0; c < C; c++) {
-            y_row[c] = (x_row[c] - center[c]) * center[C + c] + center[2 * C + c];
+        const float *const center = factors + r / s.rows * FORWARD_FACTORS * C, *const slope = center + C;
+        if (is_narrow(args)) {
+            normalise_row(true, r * C, C, args->in[0], center, slope, slope + C, args->out[0]);
+        } else {
+            normalise_row(false, r * C, C, args->in[0], center, slope, slope + C, args->out[0]);
         }
     }
     return CKPT_OK;
@@ -106,10 +132,11 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 
 /* From a group's sums of dy and dy (x - first): those of dy and dy xhat take their place, and with w the means of dy w and
  * dy w xhat go into the factors of dx = dy slope - base - (x - center) slant. */
-static void group_slopes(const ckpt_group_sizes *s, const float *first, const float *w, float mean, float rstd,
-                         double *sums, float *factors)
+static void group_slopes(const ckpt_group_sizes *s, const float *w, float mean, float rstd, double *sums,
+                         float *factors)
 {
     const int64_t C = s->channels, channels = C / s->groups;
+    const float *const first = factors + (BACKWARD_FACTORS - 1) * C;
     const double count = (double)s->rows * (double)channels;
     double plain = 0, product = 0;
     for (int64_t c = 0; c < channels; c++) {
@@ -128,19 +155,31 @@ static void group_slopes(const ckpt_group_sizes *s, const float *first, const fl
     }
 }
 
+static inline void gradient_row(bool narrow, int64_t at, int64_t channels, const void *x, const void *dy,
+                                const float *center, const float *slope, const float *base, const float *slant,
+                                void *dx)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < channels; c++) {
+        const float apart = ckpt_element(narrow, x, at + c) - center[c];
+        const float value = ckpt_element(narrow, dy, at + c) * slope[c] - base[c] - apart * slant[c];
+        ckpt_put_element(narrow, value, dx, at + c);
+    }
+}
+
 static void input_gradient(const ckpt_kernel_args *args, const ckpt_group_sizes *s, const float *factors)
 {
-    const float *const x = args->in[0], *const dy = args->grad_out[0];
-    float *const dx = args->grad_in[0];
+    const void *const x = args->in[0], *const dy = args->grad_out[0];
+    void *const dx = args->grad_in[0];
     const int64_t C = s->channels;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s->images * s->rows * C > CKPT_PARALLEL)
     for (int64_t r = 0; r < s->images * s->rows; r++) {
         const float *const center = factors + r / s->rows * BACKWARD_FACTORS * C, *const slope = center + C;
-        const float *const x_row = x + r * C, *const dy_row = dy + r * C;
-        float *const dx_row = dx + r * C;
-#pragma omp simd
-        for (int64_t c = 0; c < C; c++) {
-            dx_row[c] = dy_row[c] * slope[c] - slope[C + c] - (x_row[c] - center[c]) * slope[2 * C + c];
+        const float *const base = slope + C, *const slant = base + C;
+        if (is_narrow(args)) {
+            gradient_row(true, r * C, C, x, dy, center, slope, base, slant, dx);
+        } else {
+            gradient_row(false, r * C, C, x, dy, center, slope, base, slant, dx);
         }
     }
 }
@@ -149,16 +188,16 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
     const ckpt_group_sizes s = ckpt_group_sizes_of(args->node);
-    const float *const x = args->in[0], *const mean = args->saved[0], *const rstd = args->saved[1];
+    const float *const mean = args->saved[0], *const rstd = args->saved[1];
     const float *const w = args->node->param_count > 0 ? args->param[0] : NULL;
     double *const sums = args->workspace;
-    float *const factors = (float *)(void *)((char *)args->workspace + sums_bytes(&s));
+    float *const factors = factors_of(args, &s);
     const int64_t C = s.channels, each = C / s.groups, image = s.parts * 2 * C;
-    image_sums(args, &s, x, args->grad_out[0]);
+    image_sums(args, &s, args->grad_out[0], BACKWARD_FACTORS);
     for (int64_t n = 0; n < s.images; n++) {
         for (int64_t g = 0; g < s.groups; g++) {
             const int64_t at = n * s.groups + g, c = g * each;
-            group_slopes(&s, x + n * s.rows * C + c, w != NULL ? w + c : NULL, mean[at], rstd[at], sums + n * image + c,
+            group_slopes(&s, w != NULL ? w + c : NULL, mean[at], rstd[at], sums + n * image + c,
                          factors + n * BACKWARD_FACTORS * C + c);
         }
     }

@@ -1,29 +1,34 @@
-/* Layer norm and RMS norm on the CPU, row by row in the first-level cache. Each thread sums parameter gradients over
- * blocks of ROWS rows, then over blocks; the threads' sums are added in order. RMS norm adds to gradients where asked. */
+/* Layer norm and RMS norm on the CPU, row by row in the first-level cache; each thread widens its row of bfloat16. Each
+ * thread sums parameter gradients over blocks of ROWS rows, then over blocks; the threads' sums are added in order. RMS
+ * norm adds to gradients where asked. */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "core/formats/tensor.h"
 #include "kernels/cpu/affine.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/vector.h"
 
 enum { ROWS = 64, LANES = 16 };
 
 typedef struct sizes {
     int64_t rows, width;
+    bool narrow; /* x, y and their gradients are bfloat16 */
 } sizes;
 
 static sizes sizes_of(const ckpt_node *node)
 {
     const ckpt_shape *x = &node->in[0].shape;
     const int64_t width = x->dim[x->rank - 1];
-    return (sizes){ckpt_shape_count(x) / width, width};
+    return (sizes){ckpt_shape_count(x) / width, width, node->dtype == CKPT_BFLOAT16};
 }
 
-/* Sums that a thread holds of a row's elements: the gradients of the parameters, over all its rows and over a block. */
-static int64_t sums_of(const ckpt_node *node)
+/* Rows of float32 that a thread holds in backward: the gradients of the parameters, over all its rows and over a block; of
+ * bfloat16 x, dy and dx. */
+static int64_t held_rows(const ckpt_node *node)
 {
-    return 2 * node->param_count * sizes_of(node).width;
+    return 2 * (int64_t)node->param_count + (node->dtype == CKPT_BFLOAT16 ? 3 : 0);
 }
 
 static float lanes_sum(float lane[LANES])
@@ -60,13 +65,14 @@ static ckpt_code layernorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const sizes s = sizes_of(args->node);
     const float eps = (float)ckpt_node_float(args->node, "eps");
-    const float *x = args->in[0], *w = args->param[0], *b = args->param[1];
-    float *y = args->out[0], *mean = args->saved[0], *rstd = args->saved[1];
+    const float *w = args->param[0], *b = args->param[1];
+    float *mean = args->saved[0], *rstd = args->saved[1];
     const int64_t width = s.width;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * width > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        const float *x_row = x + r * width;
-        float *y_row = y + r * width;
+        float *const room = (float *)args->workspace + width * omp_get_thread_num();
+        const float *const x_row = ckpt_run(s.narrow, args->in[0], r * width, width, room);
+        float *const y_row = ckpt_open_run(s.narrow, args->out[0], r * width, width, false, room);
         const float m = ckpt_vector_sum(width, x_row) / (float)width;
         const float k = 1 / sqrtf(square_sum(width, x_row, m) / (float)width + eps);
         mean[r] = m;
@@ -75,6 +81,7 @@ static ckpt_code layernorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
         for (int64_t i = 0; i < width; i++) {
             y_row[i] = (x_row[i] - m) * k * w[i] + b[i];
         }
+        ckpt_close_run(s.narrow, room, width, args->out[0], r * width);
     }
     return CKPT_OK;
 }
@@ -84,19 +91,21 @@ static ckpt_code rmsnorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
     (void)err;
     const sizes s = sizes_of(args->node);
     const float eps = (float)ckpt_node_float(args->node, "eps");
-    const float *x = args->in[0], *w = args->param[0];
-    float *y = args->out[0], *rstd = args->saved[0];
+    const float *w = args->param[0];
+    float *rstd = args->saved[0];
     const int64_t width = s.width;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * width > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        const float *x_row = x + r * width;
-        float *y_row = y + r * width;
+        float *const room = (float *)args->workspace + width * omp_get_thread_num();
+        const float *const x_row = ckpt_run(s.narrow, args->in[0], r * width, width, room);
+        float *const y_row = ckpt_open_run(s.narrow, args->out[0], r * width, width, false, room);
         const float k = 1 / sqrtf(square_sum(width, x_row, 0) / (float)width + eps);
         rstd[r] = k;
 #pragma omp simd
         for (int64_t i = 0; i < width; i++) {
             y_row[i] = x_row[i] * k * w[i];
         }
+        ckpt_close_run(s.narrow, room, width, args->out[0], r * width);
     }
     return CKPT_OK;
 }
@@ -104,8 +113,9 @@ static ckpt_code rmsnorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
 static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
 {
     (void)state;
-    *forward = 0;
-    *backward = sums_of(node) * node->threads * (ckpt_bytes)sizeof(float);
+    const ckpt_bytes row = sizes_of(node).width * node->threads * (ckpt_bytes)sizeof(float);
+    *forward = node->dtype == CKPT_BFLOAT16 ? row : 0;
+    *backward = held_rows(node) * row;
 }
 
 /* (y - b) / w; b NULL: y / w */
@@ -194,29 +204,36 @@ static void rms_row_backward(int64_t width, const float *x, const float *dy, con
     }
 }
 
-/* A block's row; `xhat` has room for one. */
-static void block_row(const ckpt_kernel_args *args, int64_t width, int64_t r, float *block, float *xhat)
+/* A block's row; `room`: of rows of bfloat16 three, and in the way "output" one more for xhat. */
+static void block_row(const ckpt_kernel_args *args, int64_t width, int64_t r, float *block, float *room)
 {
     const bool centered = args->node->param_count == 2, undo = ckpt_way_is(args->way, "output");
-    const float *const w = args->param[0], *const dy = (const float *)args->grad_out[0] + r * width;
-    const float *const x = (const float *)(undo ? args->out[0] : args->in[0]) + r * width;
+    const bool narrow = args->node->dtype == CKPT_BFLOAT16, adds = (args->grad_in_adds & 1) != 0;
+    const int64_t start = r * width;
     const float rstd = ((const float *)args->saved[centered ? 1 : 0])[r];
-    float *const dx = args->grad_in[0] == NULL ? NULL : (float *)args->grad_in[0] + r * width;
+    const float *const w = args->param[0];
+    const float *const x = ckpt_run(narrow, undo ? args->out[0] : args->in[0], start, width, room);
+    const float *const dy = ckpt_run(narrow, args->grad_out[0], start, width, room + width);
+    float *const room_dx = room + 2 * width, *const xhat = room + (narrow ? 3 * width : 0);
+    float *const dx =
+        args->grad_in[0] == NULL ? NULL : ckpt_open_run(narrow, args->grad_in[0], start, width, adds, room_dx);
     if (undo) {
         undo_affine(width, x, w, centered ? args->param[1] : NULL, xhat);
     }
     if (!centered) {
-        rms_row_backward(width, undo ? xhat : x, dy, w, undo ? 1 : rstd, rstd, dx, (args->grad_in_adds & 1) != 0,
-                         block);
+        rms_row_backward(width, undo ? xhat : x, dy, w, undo ? 1 : rstd, rstd, dx, adds, block);
     } else if (undo) {
         row_backward(width, xhat, dy, w, 0, 1, rstd, dx, block, block + width);
     } else {
         row_backward(width, x, dy, w, ((const float *)args->saved[0])[r], rstd, rstd, dx, block, block + width);
     }
+    if (dx != NULL) {
+        ckpt_close_run(narrow, dx, width, args->grad_in[0], start);
+    }
 }
 
-/* Rows first .. end - 1; the parts of `sums` are total dw, total db, block dw, block db, and in the way "output" a row's
- * xhat. RMS norm has no db. */
+/* Rows first .. end - 1; the parts of `sums` are total dw, total db, block dw, block db, and the rooms of block_row. RMS norm
+ * has no db. */
 static void thread_backward(const ckpt_kernel_args *args, int64_t width, int64_t first, int64_t end, float *sums)
 {
     const int64_t count = args->node->param_count * width;
@@ -236,7 +253,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const sizes s = sizes_of(args->node);
     const int threads = args->node->threads, params = args->node->param_count;
-    const int64_t parts = sums_of(args->node) + (ckpt_way_is(args->way, "output") ? s.width : 0);
+    const int64_t parts = (held_rows(args->node) + ckpt_way_is(args->way, "output")) * s.width;
     float *sums = args->workspace;
     CKPT_TRY(ckpt_affine_inverts(args, s.width, err));
 #pragma omp parallel for schedule(static) num_threads(threads)

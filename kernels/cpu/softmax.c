@@ -1,12 +1,14 @@
 /* Softmax and log-softmax along one axis. If the axis is the fastest in memory, a row is computed at once; otherwise a
- * strip of neighbouring rows goes down the axis side by side. */
+ * strip of neighbouring rows goes down the axis side by side. Each thread widens its row or strip of bfloat16. */
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
-enum { STRIP = 64 };
+enum { STRIP = CKPT_SOFTMAX_STRIP };
 
 /* x[o][a][i]: `inner` elements lie between neighbours along the axis. */
 typedef struct axis_view {
@@ -129,58 +131,99 @@ static void backward_strip(bool is_log, int64_t length, int64_t inner, int64_t n
     }
 }
 
+/* A row or strip: `length` neighbours along the axis of `n` elements each, at distance `inner`, from element `at` on. Where
+ * the axis is the fastest, it is one of `length` elements. */
+typedef struct strip {
+    int64_t at, n, lines, distance;
+} strip;
+
+static strip strip_at(const axis_view *view, int64_t piece)
+{
+    if (view->inner == 1) {
+        return (strip){piece * view->length, view->length, 1, view->length};
+    }
+    const int64_t i = piece % view->strips * STRIP, n = view->inner - i < STRIP ? view->inner - i : STRIP;
+    return (strip){piece / view->strips * view->length * view->inner + i, n, view->length, view->inner};
+}
+
+static const float *widen_strip(const strip *s, const void *x, float *room)
+{
+    for (int64_t a = 0; a < s->lines; a++) {
+        ckpt_widen(s->n, (const uint16_t *)x + s->at + a * s->distance, room + a * s->n);
+    }
+    return room;
+}
+
+static void narrow_strip(const strip *s, const float *room, void *y)
+{
+    for (int64_t a = 0; a < s->lines; a++) {
+        ckpt_narrow(s->n, room + a * s->n, (uint16_t *)y + s->at + a * s->distance);
+    }
+}
+
+/* Forward from x to y; backward, where dy is given, from y and dy to dx. */
+static void run(const ckpt_kernel_args *args, const void *x, const void *dy, void *to)
+{
+    const ckpt_node *const node = args->node;
+    const bool is_log = takes_log(node), narrow = node->dtype == CKPT_BFLOAT16;
+    const axis_view view = view_axis(node);
+    const int64_t pieces = view.outer * view.strips, room = ckpt_softmax_room(node);
+#pragma omp parallel for schedule(static) num_threads(node->threads) if (view.count > CKPT_PARALLEL)
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        const strip s = strip_at(&view, piece);
+        float *const own = (float *)args->workspace + 2 * room * omp_get_thread_num();
+        const float *const from = narrow ? widen_strip(&s, x, own) : (const float *)x + s.at;
+        const float *const grad = dy == NULL ? NULL
+                                  : narrow   ? widen_strip(&s, dy, own + room)
+                                             : (const float *)dy + s.at;
+        float *const result = !narrow ? (float *)to + s.at : dy == NULL ? own + room : own;
+        const int64_t inner = narrow ? s.n : s.distance;
+        if (view.inner == 1 && grad == NULL) {
+            forward_row(is_log, s.n, from, result);
+        } else if (view.inner == 1) {
+            backward_row(is_log, s.n, from, grad, result);
+        } else if (grad == NULL) {
+            forward_strip(is_log, view.length, inner, s.n, from, result);
+        } else {
+            backward_strip(is_log, view.length, inner, s.n, from, grad, result);
+        }
+        if (narrow) {
+            narrow_strip(&s, result, to);
+        }
+    }
+}
+
 static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
-    const bool is_log = takes_log(args->node);
-    const axis_view view = view_axis(args->node);
-    const float *const x = args->in[0];
-    float *const y = args->out[0];
-    const int64_t pieces = view.outer * view.strips;
-#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (view.count > CKPT_PARALLEL)
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        if (view.inner == 1) {
-            forward_row(is_log, view.length, x + piece * view.length, y + piece * view.length);
-            continue;
-        }
-        const int64_t i = piece % view.strips * STRIP, n = view.inner - i < STRIP ? view.inner - i : STRIP;
-        const int64_t from = piece / view.strips * view.length * view.inner + i;
-        forward_strip(is_log, view.length, view.inner, n, x + from, y + from);
-    }
+    run(args, args->in[0], NULL, args->out[0]);
     return CKPT_OK;
 }
 
 static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
-    const bool is_log = takes_log(args->node);
-    const axis_view view = view_axis(args->node);
-    const float *const y = args->out[0];
-    const float *const dy = args->grad_out[0];
-    float *const dx = args->grad_in[0];
-    const int64_t pieces = view.outer * view.strips;
-#pragma omp parallel for schedule(static) num_threads(args->node->threads) if (view.count > CKPT_PARALLEL)
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        if (view.inner == 1) {
-            const int64_t from = piece * view.length;
-            backward_row(is_log, view.length, y + from, dy + from, dx + from);
-            continue;
-        }
-        const int64_t i = piece % view.strips * STRIP, n = view.inner - i < STRIP ? view.inner - i : STRIP;
-        const int64_t from = piece / view.strips * view.length * view.inner + i;
-        backward_strip(is_log, view.length, view.inner, n, y + from, dy + from, dx + from);
-    }
+    run(args, args->out[0], args->grad_out[0], args->grad_in[0]);
     return CKPT_OK;
+}
+
+static void workspace(const ckpt_node *node, const void *state, ckpt_bytes *forward, ckpt_bytes *backward)
+{
+    (void)state;
+    const ckpt_bytes rooms = 2 * node->threads * ckpt_softmax_room(node) * (ckpt_bytes)sizeof(float);
+    *forward = *backward = node->dtype == CKPT_BFLOAT16 ? rooms : 0;
 }
 
 const ckpt_kernel ckpt_cpu_softmax = {
     .op = "softmax",
+    .workspace = workspace,
     .forward = forward,
     .backward = backward,
 };
 
 const ckpt_kernel ckpt_cpu_log_softmax = {
     .op = "log_softmax",
+    .workspace = workspace,
     .forward = forward,
     .backward = backward,
 };

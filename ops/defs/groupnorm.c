@@ -60,6 +60,7 @@ static ckpt_code infer_groups(ckpt_node *node, int64_t groups, ckpt_err *err)
         CKPT_TRY(ckpt_node_add_param(node, "weight", &vector, CKPT_INIT_ONE, 0, false, err));
         CKPT_TRY(ckpt_node_add_param(node, "bias", &vector, CKPT_INIT_ZERO, 0, false, err));
     }
+    node->native16 = true;
     node->backward_in = 1;
     node->backward_saved = 3;
     node->forward_flop = ckpt_times(8, ckpt_shape_count(x));

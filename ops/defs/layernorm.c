@@ -42,12 +42,17 @@ static ckpt_code infer_norm(ckpt_node *node, bool centered, ckpt_err *err)
     node->backward_saved = centered ? 1u << 0 | rstd : rstd;
     node->forward_flop = ckpt_times(centered ? 8 : 4, ckpt_node_in_count(node, 0));
     node->backward_flop = ckpt_times(centered ? 14 : 10, ckpt_node_in_count(node, 0));
-    /* Sums of a feature per thread: the gradient of each parameter, over a block of rows and over all blocks. */
-    const int64_t sums = 8 * (int64_t)node->param_count;
-    node->backward_workspace_bytes = ckpt_times(sums * node->threads, features);
+    node->native16 = true;
+    /* Rows of float32 per thread: the gradient of each parameter, over a block of rows and over all blocks. What is read and
+     * written, where it is bfloat16; and in the other way a row of xhat. */
+    const bool narrow = node->dtype == CKPT_BFLOAT16;
+    const ckpt_bytes row = ckpt_times(4 * (int64_t)node->threads, features);
+    const int64_t held = 2 * (int64_t)node->param_count + (narrow ? 3 : 0);
+    node->forward_workspace_bytes = narrow ? row : 0;
+    node->backward_workspace_bytes = ckpt_times(held, row);
     ckpt_way *const way = ckpt_node_add_affine_way(node, rstd);
-    if (node->threads != CKPT_ON_GPU) { /* and a row of xhat */
-        way->workspace_bytes = ckpt_times((sums + 4) * node->threads, features);
+    if (node->threads != CKPT_ON_GPU) {
+        way->workspace_bytes = ckpt_times(held + 1, row);
     }
     return CKPT_OK;
 }

@@ -21,6 +21,7 @@ static ckpt_code infer_window(ckpt_node *node, ckpt_window *window, ckpt_err *er
     const ckpt_shape *const x = &node->in[0].shape;
     const ckpt_shape y = {4, {x->dim[0], x->dim[1], window->out[0], window->out[1]}};
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
+    node->native16 = true;
     /* One comparison or addition per element of a window. */
     node->forward_flop =
         ckpt_times(ckpt_times(ckpt_shape_count(&node->out[0].shape), window->kernel[0]), window->kernel[1]);
@@ -61,6 +62,7 @@ static ckpt_code infer_adaptive(ckpt_node *node, ckpt_err *err)
     const ckpt_shape *const x = &node->in[0].shape;
     const ckpt_shape y = {4, {x->dim[0], x->dim[1], size[0], size[1]}};
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
+    node->native16 = true;
     /* A comparison or addition for each element of a window; windows are at most so long. */
     node->forward_flop = ckpt_shape_count(&node->out[0].shape);
     for (int d = 0; d < 2; d++) {
@@ -101,8 +103,12 @@ static ckpt_code infer_global(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     const ckpt_shape *const x = &node->in[0].shape;
     const ckpt_shape y = {4, {x->dim[0], x->dim[1], 1, 1}};
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, &y, err));
+    node->native16 = true;
     node->forward_flop = ckpt_shape_count(x);
     node->backward_flop = node->forward_flop;
+    if (node->dtype == CKPT_BFLOAT16) {
+        node->forward_workspace_bytes = ckpt_times(4, x->dim[1]); /* an image's sums */
+    }
     return CKPT_OK;
 }
 

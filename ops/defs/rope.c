@@ -100,9 +100,12 @@ static ckpt_code infer(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_output(node, node->dtype, x, err));
     node->forward_flop = ckpt_times(3, ckpt_shape_count(x));
     node->backward_flop = node->forward_flop;
-    /* Per thread, of each pair: sine and cosine as doubles and as floats; of all threads, what a position adds. */
-    const ckpt_bytes pair = node->threads == CKPT_ON_GPU ? 0 : 24 + 24 * (ckpt_bytes)node->threads;
-    node->forward_workspace_bytes = ckpt_times(pair, rotary / 2);
+    node->native16 = true;
+    /* Per thread, of each pair: sine and cosine as doubles and as floats, and of bfloat16 two heads as floats; of all
+     * threads, what a position adds. */
+    const ckpt_bytes pairs = ckpt_times(24, rotary / 2), two = node->dtype == CKPT_BFLOAT16 ? ckpt_times(8, head) : 0;
+    const ckpt_bytes own = ckpt_times(node->threads, ckpt_plus(pairs, two));
+    node->forward_workspace_bytes = ckpt_plus(pairs, own);
     node->backward_workspace_bytes = node->forward_workspace_bytes;
     return CKPT_OK;
 }

@@ -12,6 +12,7 @@
 #define INT(n, v)  {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
 #define REAL(n, v) {.name = (n), .kind = CKPT_FLOAT, .real = (v)}
 #define BOOL(n, v) {.name = (n), .kind = CKPT_BOOL, .integer = (v)}
+#define WORD(n, v) {.name = (n), .kind = CKPT_STRING, .string = (v)}
 #define LIST(n, ...) {.name = (n), .kind = CKPT_INTS, \
     .ints = (const int64_t[]){__VA_ARGS__}, .int_count = LENGTH(__VA_ARGS__)}
 #define LENGTH(...) ((int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
@@ -43,6 +44,24 @@ static const ckpt_case cases[] = {
     {.op = "hardswish", IN(F(5, 8193))},
     {.op = "elu", IN(F(5, 8193)), AT(REAL("alpha", 1.5))},
     {.op = "exp", IN(F(5, 8193))},
+    {.op = "layernorm", IN(F(3, 41, 261))},
+    {.op = "rmsnorm", IN(F(150, 261))},
+    {.op = "groupnorm", IN(F(3, 60, 23, 29)), AT(INT("groups", 6))},
+    {.op = "instancenorm", IN(F(3, 37, 23, 29)), AT(BOOL("affine", 1))},
+    {.op = "instancenorm", IN(F(2, 300, 9, 7))},
+    {.op = "softmax", IN(F(3, 41, 261))},
+    {.op = "softmax", IN(F(2, 13, 31, 29)), AT(INT("axis", 1))},
+    {.op = "softmax", IN(F(2, 13, 31, 29)), AT(INT("axis", 2))},
+    {.op = "log_softmax", IN(F(150, 261))},
+    {.op = "log_softmax", IN(F(261, 130)), AT(INT("axis", 0))},
+    {.op = "rope", IN(F(3, 71, 120)), AT(INT("heads", 5))},
+    {.op = "rope", IN(F(3, 71, 120)), AT(INT("heads", 3), INT("rotary", 22), WORD("layout", "interleaved"))},
+    {.op = "maxpool2d", IN(F(2, 523, 12, 13)), AT(LIST("kernel_size", 3), LIST("stride", 2), LIST("padding", 1))},
+    {.op = "maxpool2d", IN(F(2, 5, 40, 41)), AT(LIST("kernel_size", 17, 16), LIST("stride", 5))},
+    {.op = "adaptive_maxpool2d", IN(F(2, 523, 12, 13)), AT(LIST("output_size", 5, 4))},
+    {.op = "avgpool2d", IN(F(2, 523, 12, 13)), AT(LIST("kernel_size", 3), LIST("stride", 2), LIST("padding", 1))},
+    {.op = "adaptive_avgpool2d", IN(F(2, 523, 12, 13)), AT(LIST("output_size", 5, 4))},
+    {.op = "global_avgpool", IN(F(3, 523, 11, 13))},
 };
 /* clang-format on */
 
@@ -61,6 +80,7 @@ static float at(const array *a, int64_t i)
 {
     return a->dtype == CKPT_BFLOAT16  ? ckpt_bfloat16_value(((const uint16_t *)a->memory)[i])
            : a->dtype == CKPT_FLOAT32 ? ((const float *)a->memory)[i]
+           : a->dtype == CKPT_UINT8   ? (float)((const uint8_t *)a->memory)[i]
                                       : (float)((const int32_t *)a->memory)[i];
 }
 
@@ -163,11 +183,13 @@ static void call(trial *t, ckpt_device *device, const ckpt_bound_kernel *bound, 
     for (int k = 0; k < n->stat_count; k++) {
         stat[k] = t->stat[k].memory;
     }
-    const ckpt_bytes bytes = backward ? bound->backward_workspace_bytes : bound->forward_workspace_bytes;
+    const ckpt_way *const way = backward ? t->backward_way : t->forward_way;
+    const ckpt_bytes own = backward ? bound->backward_workspace_bytes : bound->forward_workspace_bytes;
+    const ckpt_bytes bytes = way != NULL && way->workspace_bytes >= 0 ? way->workspace_bytes : own;
     ckpt_err err = {0};
     CHECK_OK(device->api->reserve(device, bytes, &workspace, &err), err);
     memset(workspace, 0xff, (size_t)bytes); /* NaN */
-    const ckpt_kernel_args args = {.way = backward ? t->backward_way : t->forward_way,
+    const ckpt_kernel_args args = {.way = way,
                                    .in = in,
                                    .out = out,
                                    .saved = saved,
