@@ -1,19 +1,20 @@
-/* GELU in its exact, its tanh and its sigmoid form, tile by tile: the inner function (erf, tanh, sigmoid, exp) fills a
- * tile in the first-level cache, and a second pass finishes it. */
+/* GELU in its exact, its tanh and its sigmoid form. With s(x) the logistic function, 1/2 (1 + tanh(u)) = s(2u), so the
+ * last two are x s(v) with v = x (a + b x^2). */
 #include "kernels/cpu/gelu.h"
 
 #include <string.h>
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 
 enum { TILE = CKPT_GELU_TILE };
 
-static const float half_root = 0.707106781f;   /* sqrt(1/2) */
-static const float root_two_pi = 0.797884561f; /* sqrt(2/pi) */
-static const float cubic = 0.044715f;          /* of the tanh form */
-static const float normal_peak = 0.398942280f; /* 1 / sqrt(2 pi) */
-static const float steep = 1.702f;             /* of the sigmoid form */
+static const float half_root = 0.707106781f;        /* sqrt(1/2) */
+static const float normal_peak = 0.398942280f;      /* 1 / sqrt(2 pi) */
+static const float twice_root_two_pi = 1.59576912f; /* 2 sqrt(2/pi) */
+static const float cubic = 0.0713548163f;           /* 0.044715 of it */
+static const float steep = 1.702f;                  /* of the sigmoid form */
 
 ckpt_gelu_form ckpt_gelu_form_of(const ckpt_node *node)
 {
@@ -23,85 +24,68 @@ ckpt_gelu_form ckpt_gelu_form_of(const ckpt_node *node)
                                           : CKPT_GELU_ERF;
 }
 
-/* inner = erf or tanh of the inner term; y = x/2 (1 + inner). Sigmoid form: y = x inner. */
-static void inner_tile(ckpt_gelu_form form, int64_t n, const float *x, float *inner)
+/* The share of x that passes, and x times the share's slope: y = x share, dy/dx = share + bend. */
+typedef struct passing {
+    ckpt_lanes share, bend;
+} passing;
+
+/* share = 1/2 (1 + erf(x / sqrt(2))), whose slope is the normal density: 0 in float beyond 14. */
+static inline passing exact(ckpt_lanes x)
 {
-    if (form == CKPT_GELU_TANH) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            inner[i] = root_two_pi * (x[i] + cubic * x[i] * x[i] * x[i]);
+    const ckpt_lanes inside = ckpt_within(x, 14.0f);
+    const ckpt_lanes density = normal_peak * ckpt_lanes_exp(-0.5f * inside * inside);
+    return (passing){0.5f + 0.5f * ckpt_lanes_erf(half_root * inside), inside * density};
+}
+
+/* share = s(v), v = x (a + b x^2): 0 or 1 in float beyond 60. */
+static inline passing logistic(ckpt_lanes x, float a, float b)
+{
+    const ckpt_lanes inside = ckpt_within(x, 60.0f), z = inside * inside;
+    const ckpt_lanes s = ckpt_lanes_sigmoid(inside * ckpt_fused(z, ckpt_all(b), ckpt_all(a)));
+    return (passing){s, inside * (s * (1.0f - s)) * ckpt_fused(z, ckpt_all(3 * b), ckpt_all(a))};
+}
+
+/* `form`, `value` and `slopes` are constants here. */
+static inline passing pass(ckpt_gelu_form form, ckpt_lanes x)
+{
+    return form == CKPT_GELU_ERF    ? exact(x)
+           : form == CKPT_GELU_TANH ? logistic(x, twice_root_two_pi, cubic)
+                                    : logistic(x, steep, 0);
+}
+
+static inline __attribute__((always_inline)) void each(ckpt_gelu_form form, bool value, bool slopes, int64_t n,
+                                                       const float *x, float *y, float *slope)
+{
+    for (int64_t i = 0; i < n; i += CKPT_LANES) {
+        const ckpt_lanes at = ckpt_load_some(n - i, x + i);
+        const passing p = pass(form, at);
+        if (value) {
+            ckpt_store_some(n - i, at * p.share, y + i);
         }
-        ckpt_vector_tanh(n, inner, inner);
-        return;
-    }
-    const float factor = form == CKPT_GELU_ERF ? half_root : steep;
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        inner[i] = factor * x[i];
-    }
-    if (form == CKPT_GELU_ERF) {
-        ckpt_vector_erf(n, inner, inner);
-    } else {
-        ckpt_vector_sigmoid(n, inner, inner);
+        if (slopes) {
+            ckpt_store_some(n - i, p.share + p.bend, slope + i);
+        }
     }
 }
 
-static void value_tile(ckpt_gelu_form form, int64_t n, const float *x, const float *inner, float *y)
+static inline __attribute__((always_inline)) void each_of(ckpt_gelu_form form, bool value, bool slopes, int64_t n,
+                                                          const float *x, float *y, float *slope)
 {
-    if (form == CKPT_GELU_SIGMOID) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            y[i] = x[i] * inner[i];
-        }
-        return;
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = 0.5f * x[i] * (1.0f + inner[i]);
-    }
-}
-
-/* slope = dy/dx = (1 + inner)/2 + x/2 d(inner)/dx; sigmoid form: inner + x d(inner)/dx */
-static void slope_tile(ckpt_gelu_form form, int64_t n, const float *x, const float *inner, float *slope)
-{
-    if (form == CKPT_GELU_TANH) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            const float inside = root_two_pi * (1.0f + 3.0f * cubic * x[i] * x[i]);
-            /* for large |x|, 1 - inner^2 is 0 and `inside` may be infinite */
-            const float fall = 1.0f - inner[i] * inner[i];
-            const float bend = fall == 0.0f ? 0.0f : x[i] * fall * inside;
-            slope[i] = 0.5f * (1.0f + inner[i]) + 0.5f * bend;
-        }
-    } else if (form == CKPT_GELU_SIGMOID) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            slope[i] = inner[i] * (1.0f + steep * x[i] * (1.0f - inner[i]));
-        }
-    } else {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            slope[i] = -0.5f * x[i] * x[i];
-        }
-        ckpt_vector_exp(n, slope, 0.0f, normal_peak, slope);
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            const float bend = slope[i] == 0.0f ? 0.0f : x[i] * slope[i];
-            slope[i] = 0.5f * (1.0f + inner[i]) + bend;
-        }
+    switch (form) {
+    case CKPT_GELU_ERF: each(CKPT_GELU_ERF, value, slopes, n, x, y, slope); break;
+    case CKPT_GELU_TANH: each(CKPT_GELU_TANH, value, slopes, n, x, y, slope); break;
+    case CKPT_GELU_SIGMOID: each(CKPT_GELU_SIGMOID, value, slopes, n, x, y, slope); break;
     }
 }
 
 void ckpt_gelu_tile(ckpt_gelu_form form, int64_t n, const float *x, float *y, float *slope)
 {
-    float inner[TILE];
-    inner[0] = 0.0f;
-    inner_tile(form, n, x, inner);
-    if (y != NULL) {
-        value_tile(form, n, x, inner, y);
-    }
-    if (slope != NULL) {
-        slope_tile(form, n, x, inner, slope);
+    if (slope == NULL) {
+        each_of(form, true, false, n, x, y, slope);
+    } else if (y == NULL) {
+        each_of(form, false, true, n, x, y, slope);
+    } else {
+        each_of(form, true, true, n, x, y, slope);
     }
 }
 

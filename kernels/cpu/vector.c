@@ -1,108 +1,34 @@
-/* The shared loops. The arithmetic of an element has no branch and calls no library, so that the compiler can vectorise
- * it without reordering anything. A tail computed one by one has the same bits.
- *
- * The polynomials interpolate at Chebyshev nodes of the given interval, rounded to float. */
+/* The shared loops. A tail has the same bits as a vector. */
 #include "kernels/cpu/vector.h"
 
 #include <float.h>
-#include <math.h>
+#include <stdbool.h>
 #include <string.h>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
+#include "kernels/cpu/lanes.h"
 #include "kernels/philox.h"
 
-enum { LANES = 16, PHILOX_BLOCKS = 64 };
+/* Sums of LONG elements and more begin with LONG lanes, so that additions need not wait for each other; then SHORT. */
+enum { LONG = 64, SHORT = 16, FAR = LONG / CKPT_LANES, NEAR = SHORT / CKPT_LANES, PHILOX_BLOCKS = 64 };
 
-typedef union bits {
-    float real;
-    uint32_t word;
-} bits;
-
-/* a * b + c: fused if the processor has an instruction for it, never by a library call. */
-static inline float fused(float a, float b, float c)
+/* LONG lanes become SHORT, pairwise. */
+static inline void fold(ckpt_lanes sum[FAR])
 {
-#ifdef __FP_FAST_FMAF
-    return fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
+#pragma GCC unroll 4
+    for (int width = FAR / 2; width >= NEAR; width /= 2) {
+#pragma GCC unroll 8
+        for (int j = 0; j < width; j++) {
+            sum[j] += sum[j + width];
+        }
+    }
 }
 
-/* exp(x) = 2^n exp(r), n = x / ln 2 rounded (by adding 1.5 * 2^23), |r| <= ln 2 / 2. 2^n is applied as two factors, so
- * that subnormal results round once and large ones become infinite. NaN stays NaN. */
-static inline float exp_one(float x)
+/* SHORT lanes become one, pairwise. */
+static float combine(const ckpt_lanes sum[NEAR])
 {
-    const float round = 0x1.8p23f;
-    const float low = x < -104.0f ? -104.0f : x;
-    const float inside = low > 89.0f ? 89.0f : low;
-    const bits shifted = {.real = fused(inside, 1.44269504f, round)};
-    const float n = shifted.real - round;
-    const float r = fused(n, -1.42860677e-6f, fused(n, -0.693145752f, inside)); /* ln 2 in two parts */
-    float p = 1.394111641e-03f;
-    p = fused(p, r, 8.375132781e-03f);
-    p = fused(p, r, 4.166635280e-02f);
-    p = fused(p, r, 1.666641544e-01f);
-    p = fused(p, r, 5.000000047e-01f);
-    p = fused(p, r, 1.0f);
-    p = fused(p, r, 1.0f);
-    const int32_t exponent = (int32_t)(shifted.word - UINT32_C(0x4B400000));
-    const int32_t half = exponent >> 1;
-    const bits a = {.word = ((uint32_t)half + 127u) << 23};
-    const bits b = {.word = ((uint32_t)exponent - (uint32_t)half + 127u) << 23};
-    return p * a.real * b.real;
-}
-
-/* An odd polynomial below 0.625, 1 - 2 / (exp(2|x|) + 1) above. */
-static inline float tanh_one(float x)
-{
-    const float z = x * x;
-    float p = -6.096714163e-03f;
-    p = fused(p, z, 2.099717900e-02f);
-    p = fused(p, z, -5.385090958e-02f);
-    p = fused(p, z, 1.333276974e-01f);
-    p = fused(p, z, -3.333332894e-01f);
-    const float small = fused(p * z, x, x);
-    const float size = fabsf(x);
-    const float large = 1.0f - 2.0f / (exp_one(2.0f * size) + 1.0f);
-    return size < 0.625f ? small : copysignf(large, x);
-}
-
-static inline float sigmoid_one(float x)
-{
-    return 1.0f / (1.0f + exp_one(-x));
-}
-
-/* x P(x^2) below 1; above, 1 - exp(-G(|x|)) with G = -ln erfc on [1, 4], beyond which erf is 1 in float. */
-static inline float erf_one(float x)
-{
-    const float z = x * x;
-    float p = 7.875875050e-05f;
-    p = fused(p, z, -8.016864283e-04f);
-    p = fused(p, z, 5.189087423e-03f);
-    p = fused(p, z, -2.685421201e-02f);
-    p = fused(p, z, 1.128359472e-01f);
-    p = fused(p, z, -3.761262667e-01f);
-    p = fused(p, z, 1.128379166e+00f);
-    const float size = fabsf(x);
-    const float t = size > 4.0f ? 4.0f : size;
-    float g = 1.327236181e-05f;
-    g = fused(g, t, -3.169370225e-04f);
-    g = fused(g, t, 3.432351381e-03f);
-    g = fused(g, t, -2.260477224e-02f);
-    g = fused(g, t, 1.032811176e-01f);
-    g = fused(g, t, 6.391412576e-01f);
-    g = fused(g, t, 1.125893652e+00f);
-    g = fused(g, t, 7.658977796e-04f);
-    const float large = 1.0f - exp_one(-g);
-    return size < 1.0f ? x * p : copysignf(large, x);
-}
-
-/* The lanes combined pairwise. */
-static float combine(float lane[LANES])
-{
-    for (int width = LANES / 2; width > 0; width /= 2) {
+    float lane[SHORT];
+    memcpy(lane, sum, sizeof lane);
+    for (int width = SHORT / 2; width > 0; width /= 2) {
         for (int j = 0; j < width; j++) {
             lane[j] += lane[j + width];
         }
@@ -112,115 +38,122 @@ static float combine(float lane[LANES])
 
 float ckpt_vector_max(int64_t n, const float *x)
 {
-    float lane[LANES];
-    for (int j = 0; j < LANES; j++) {
-        lane[j] = x[0];
+    ckpt_lanes most[FAR];
+#pragma GCC unroll 16
+    for (int j = 0; j < FAR; j++) {
+        most[j] = ckpt_all(x[0]);
     }
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-#pragma omp simd
-        for (int j = 0; j < LANES; j++) {
-            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+    for (; i + LONG <= n; i += LONG) {
+#pragma GCC unroll 16
+        for (int j = 0; j < FAR; j++) {
+            most[j] = ckpt_most(ckpt_load(x + i + j * CKPT_LANES), most[j]);
         }
     }
-    float most = x[0];
+#pragma GCC unroll 16
+    for (int j = 1; j < FAR; j++) {
+        most[0] = ckpt_most(most[j], most[0]);
+    }
+    for (; i + CKPT_LANES <= n; i += CKPT_LANES) {
+        most[0] = ckpt_most(ckpt_load(x + i), most[0]);
+    }
+    float found = most[0][0];
+    for (int j = 1; j < CKPT_LANES; j++) {
+        found = found < most[0][j] ? most[0][j] : found;
+    }
     for (; i < n; i++) {
-        most = x[i] > most ? x[i] : most;
+        found = found < x[i] ? x[i] : found;
     }
-    for (int j = 0; j < LANES; j++) {
-        most = lane[j] > most ? lane[j] : most;
+    return found;
+}
+
+/* Of x, or of x y. `pairs` is a constant here, like `keeps` below. */
+static inline __attribute__((always_inline)) float sum_of(bool pairs, int64_t n, const float *x, const float *y)
+{
+    ckpt_lanes sum[FAR] = {{0}};
+    int64_t i = 0;
+    for (; i + LONG <= n; i += LONG) {
+#pragma GCC unroll 16
+        for (int j = 0; j < FAR; j++) {
+            const ckpt_lanes a = ckpt_load(x + i + j * CKPT_LANES);
+            sum[j] = pairs ? ckpt_fused(a, ckpt_load(y + i + j * CKPT_LANES), sum[j]) : sum[j] + a;
+        }
     }
-    return most;
+    if (n >= LONG) {
+        fold(sum);
+    }
+    for (; i < n; i += SHORT) {
+#pragma GCC unroll 4
+        for (int j = 0; j < NEAR; j++) {
+            const int64_t at = i + j * CKPT_LANES;
+            const ckpt_lanes a = ckpt_load_some(n - at, x + at);
+            sum[j] = pairs ? ckpt_fused(a, ckpt_load_some(n - at, y + at), sum[j]) : sum[j] + a;
+        }
+    }
+    return combine(sum);
 }
 
 float ckpt_vector_sum(int64_t n, const float *x)
 {
-    float lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-#pragma omp simd
-        for (int j = 0; j < LANES; j++) {
-            lane[j] += x[i + j];
-        }
-    }
-    for (int j = 0; i + j < n; j++) {
-        lane[j] += x[i + j];
-    }
-    return combine(lane);
+    return sum_of(false, n, x, NULL);
 }
 
 float ckpt_vector_dot(int64_t n, const float *x, const float *y)
 {
-    float lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-#pragma omp simd
-        for (int j = 0; j < LANES; j++) {
-            lane[j] = fused(x[i + j], y[i + j], lane[j]);
+    return sum_of(true, n, x, y);
+}
+
+/* Of exp(x - shift), which it may keep in y. */
+static inline __attribute__((always_inline)) float exp_sum(bool keeps, int64_t n, const float *x, float shift, float *y)
+{
+    static const float place[SHORT] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    ckpt_lanes sum[NEAR] = {{0}};
+    for (int64_t i = 0; i < n; i += SHORT) {
+#pragma GCC unroll 4
+        for (int j = 0; j < NEAR; j++) {
+            const int64_t at = i + j * CKPT_LANES, left = n - at;
+            const ckpt_lanes power = ckpt_lanes_exp(ckpt_load_some(left, x + at) - shift);
+            const ckpt_lanes there = ckpt_if_less(ckpt_load(place), ckpt_all((float)left), power, ckpt_all(0));
+            sum[j] += left >= CKPT_LANES ? power : there;
+            if (keeps) {
+                ckpt_store_some(left, power, y + at);
+            }
         }
     }
-    for (int j = 0; i + j < n; j++) {
-        lane[j] = fused(x[i + j], y[i + j], lane[j]);
-    }
-    return combine(lane);
+    return combine(sum);
 }
 
 float ckpt_vector_exp_sum(int64_t n, const float *x, float shift)
 {
-    float lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-#pragma omp simd
-        for (int j = 0; j < LANES; j++) {
-            lane[j] += exp_one(x[i + j] - shift);
-        }
-    }
-    if (i < n) { /* rows of few classes are mostly tail: one padded vector beats up to 15 single elements */
-        const int64_t rest = n - i;
-        float padded[LANES];
-        for (int j = 0; j < LANES; j++) {
-            padded[j] = j < rest ? x[i + j] : shift;
-        }
-#pragma omp simd
-        for (int j = 0; j < LANES; j++) {
-            const float power = exp_one(padded[j] - shift);
-            lane[j] += j < rest ? power : 0.0f;
-        }
-    }
-    return combine(lane);
+    return exp_sum(false, n, x, shift, NULL);
+}
+
+float ckpt_vector_powers(int64_t n, const float *x, float shift, float *y)
+{
+    return exp_sum(true, n, x, shift, y);
+}
+
+static inline ckpt_lanes scaled_power(ckpt_lanes x, float shift, float scale)
+{
+    const ckpt_lanes power = scale * ckpt_lanes_exp(x - shift);
+    return ckpt_if_less(ckpt_size(power), ckpt_all(FLT_MIN), ckpt_all(0), power);
 }
 
 void ckpt_vector_exp(int64_t n, const float *x, float shift, float scale, float *y)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        const float power = scale * exp_one(x[i] - shift);
-        y[i] = fabsf(power) < FLT_MIN ? 0.0f : power;
+    for (int64_t i = 0; i < n; i += CKPT_LANES) {
+        ckpt_store_some(n - i, scaled_power(ckpt_load_some(n - i, x + i), shift, scale), y + i);
     }
 }
 
 void ckpt_vector_tanh(int64_t n, const float *x, float *y)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = tanh_one(x[i]);
-    }
+    ckpt_map(n, x, y, ckpt_lanes_tanh);
 }
 
 void ckpt_vector_sigmoid(int64_t n, const float *x, float *y)
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = sigmoid_one(x[i]);
-    }
-}
-
-void ckpt_vector_erf(int64_t n, const float *x, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = erf_one(x[i]);
-    }
+    ckpt_map(n, x, y, ckpt_lanes_sigmoid);
 }
 
 void ckpt_vector_add(int64_t n, const float *x, float *y)

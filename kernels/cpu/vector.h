@@ -1,5 +1,5 @@
-/* Serial loops over arrays that several CPU kernels share; callers split the work among threads. Sums run over 16 lanes
- * that are combined in a fixed order. A result therefore depends only on values and count, not on addresses, and the
+/* Serial loops over arrays that several CPU kernels share; callers split the work among threads. Sums run over 16 or 64
+ * lanes that are combined in a fixed order. A result therefore depends only on values and count, not on addresses, and the
  * compiler may use any vector width.
  *
  * An output may be the input array itself; otherwise arrays do not overlap. */
@@ -26,15 +26,15 @@ float ckpt_vector_sum(int64_t n, const float *x);
 float ckpt_vector_dot(int64_t n, const float *x, const float *y);
 /* sum of exp(x - shift) */
 float ckpt_vector_exp_sum(int64_t n, const float *x, float shift);
+/* The same, and y = exp(x - shift). */
+float ckpt_vector_powers(int64_t n, const float *x, float shift, float *y);
 
-/* y = scale * exp(x - shift). exp is within 2 units in the last place where the result is normal; y is 0 where that would
- * be subnormal: products of such numbers take tens of times as long, and no sum shows them. */
+/* y = scale * exp(x - shift). exp is within 2 units in the last place, but 0 below 2^-125.5; y is 0 where that would be
+ * subnormal: products of such numbers take tens of times as long, and no sum shows them. */
 void ckpt_vector_exp(int64_t n, const float *x, float shift, float scale, float *y);
 /* Within 4 units in the last place. */
 void ckpt_vector_tanh(int64_t n, const float *x, float *y);
 void ckpt_vector_sigmoid(int64_t n, const float *x, float *y);
-/* Within 2e-7. */
-void ckpt_vector_erf(int64_t n, const float *x, float *y);
 
 /* y += x */
 void ckpt_vector_add(int64_t n, const float *x, float *y);
