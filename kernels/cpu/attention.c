@@ -306,8 +306,7 @@ static float softmax_row(const problem *p, const ckpt_kernel_args *args, const h
         return 1;
     }
     const float shrink = so_far->most == most ? 1 : expf(so_far->most - most);
-    ckpt_vector_exp(count, row, most, 1, row);
-    *so_far = (running){most, so_far->sum * shrink + ckpt_vector_sum(count, row)};
+    *so_far = (running){most, so_far->sum * shrink + ckpt_vector_powers(count, row, most, row)};
     if (p->drop > 0) {
         const uint32_t *word = draw_row(p, args, at->bh, i, of, words);
 #pragma omp simd
