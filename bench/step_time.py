@@ -31,6 +31,8 @@ import sys
 import tempfile
 import time
 
+from networks import options_of
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("bin")
 parser.add_argument("models", nargs="+")
@@ -68,9 +70,8 @@ def run(program, *rest, may_fail=False):
 
 class Model:
     def __init__(self, entry, work):
-        self.path, _, settings = entry.partition(":")
-        self.name = os.path.basename(self.path).removesuffix(".json") + (" " + settings if settings else "")
-        self.options = [word for setting in settings.split(",") if setting for word in ("--set", setting)]
+        self.path, self.options = options_of(entry)
+        self.name = os.path.basename(entry).replace(".json:", " ").removesuffix(".json")
         self.options += ["--dtype", args.dtype] if args.dtype else []
         self.threads = ["--threads", args.threads] if args.threads and args.device == "cpu" else []
         self.work = work

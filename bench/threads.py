@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+from networks import options_of
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("bin")
 parser.add_argument("models", nargs="+")
@@ -43,9 +45,8 @@ def run(program, *rest, **environment):
 
 class Model:
     def __init__(self, entry, work):
-        self.path, _, settings = entry.partition(":")
-        self.name = os.path.basename(self.path).removesuffix(".json") + (" " + settings if settings else "")
-        self.options = [word for setting in settings.split(",") if setting for word in ("--set", setting)]
+        self.path, self.options = options_of(entry)
+        self.name = os.path.basename(entry).replace(".json:", " ").removesuffix(".json")
         self.work = work
         self.planned = set()
 

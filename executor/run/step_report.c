@@ -52,8 +52,8 @@ static bool is_same(ckpt_span predicted, ckpt_span measured)
 }
 
 /* The runs of the step, one entry each; gives their number. A wait of one side may be a free on the other. */
-static ckpt_code collect(const ckpt_trace *predicted, const ckpt_trace *measured, ckpt_step_layer *layer, int *count,
-                         ckpt_step_report *report, ckpt_err *err)
+static ckpt_code collect(const ckpt_trace *predicted, const ckpt_ns *more_ns, const ckpt_trace *measured,
+                         ckpt_step_layer *layer, int *count, ckpt_step_report *report, ckpt_err *err)
 {
     ckpt_ns busy = 0;
     bool fits = true;
@@ -68,7 +68,8 @@ static ckpt_code collect(const ckpt_trace *predicted, const ckpt_trace *measured
         if (!runs) {
             continue;
         }
-        const ckpt_step_layer one = {m->layer, m->span, {p->end_ns - p->start_ns, m->end_ns - m->start_ns, 1}};
+        const ckpt_ns foreseen = p->end_ns - p->start_ns - (more_ns != NULL ? more_ns[i] : 0);
+        const ckpt_step_layer one = {m->layer, m->span, {foreseen, m->end_ns - m->start_ns, 1}};
         fits = add(&report->part[m->span], &one.part);
         if (is_layer(m->span)) {
             fits = fits && add(&report->layers, &one.part) &&
@@ -96,8 +97,8 @@ static int merge(ckpt_step_layer *layer, int count)
     return merged;
 }
 
-ckpt_code ckpt_step_compare(const ckpt_trace *predicted, const ckpt_trace *measured, ckpt_arena *scratch,
-                            ckpt_step_report *report, ckpt_err *err)
+ckpt_code ckpt_step_compare(const ckpt_trace *predicted, const ckpt_ns *more_ns, const ckpt_trace *measured,
+                            ckpt_arena *scratch, ckpt_step_report *report, ckpt_err *err)
 {
     if (predicted->event_count != measured->event_count) {
         return CKPT_FAIL(err, CKPT_BAD_INPUT, "%d steps as predicted and %d as measured", predicted->event_count,
@@ -110,7 +111,7 @@ ckpt_code ckpt_step_compare(const ckpt_trace *predicted, const ckpt_trace *measu
     }
     ckpt_step_report made = {0};
     int count = 0;
-    CKPT_TRY(collect(predicted, measured, layer, &count, &made, err));
+    CKPT_TRY(collect(predicted, more_ns, measured, layer, &count, &made, err));
     count = merge(layer, count);
     if (count > 0) {
         qsort(layer, (size_t)count, sizeof *layer, by_distance);

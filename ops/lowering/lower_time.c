@@ -91,12 +91,15 @@ static void shift_variants(ckpt_lowering *l, const ckpt_graph_op *op, ckpt_ns mo
 }
 
 /* The pair of a layer's ops together takes what it took. */
-static void take_again(ckpt_lowering *l, ckpt_graph_op *forward, ckpt_graph_op *backward, ckpt_ns again)
+static void take_again(ckpt_lowering *l, int forward_op, int backward_op, ckpt_ns again)
 {
+    ckpt_graph_op *const forward = &l->op[forward_op], *const backward = &l->op[backward_op];
     const ckpt_ns both = ckpt_plus(forward->time_ns, backward->time_ns);
     const ckpt_ns more = (again < both ? again : both) - forward->time_ns;
     forward->time_ns += more;
     backward->time_ns = both - forward->time_ns;
+    l->op_role[forward_op].again_more_ns = more;
+    l->op_role[backward_op].again_more_ns = -more;
     shift_variants(l, forward, more);
     shift_variants(l, backward, -more);
 }
@@ -136,7 +139,7 @@ ckpt_code ckpt_lower_settle_times(ckpt_lowering *l, ckpt_err *err)
         const ckpt_profile_row *const row = l->row[role->node];
         const int back = backward[(size_t)role->batch * (size_t)l->network->node_count + (size_t)role->node];
         if (row != NULL && row->recompute.repeats > 0 && back >= 0) {
-            take_again(l, &l->op[o], &l->op[back], row->recompute.median_ns);
+            take_again(l, o, back, row->recompute.median_ns);
         }
     }
     ckpt_graph_op *const last = &l->op[l->op_count - 1];

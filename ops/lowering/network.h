@@ -116,6 +116,9 @@ typedef struct ckpt_op_role {
     uint64_t grad_param_adds;
     ckpt_flop flop; /* what its roofline is made of, staging included */
     ckpt_bytes moved_bytes;
+    /* forward: how much longer a run again takes than the first; the graph op has the time of the former, and the layer's
+     * backward op so much less (lower_time.c). Backward: the same below 0. */
+    ckpt_ns again_more_ns;
 } ckpt_op_role;
 
 /* What a buffer of the lowered graph holds. */

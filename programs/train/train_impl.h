@@ -47,17 +47,18 @@ typedef struct ckpt_training {
     ckpt_plan *plan;
     ckpt_device *device;
     ckpt_executor *executor;
-    ckpt_data *data, *validation; /* NULL: no validation */
-    ckpt_loader *loader;          /* of `data`, for training */
-    uint64_t first_batch;         /* of `data`, of micro-batch 0 of rank 0 */
-    ckpt_trace *trace;            /* NULL: no step is traced */
-    const ckpt_profile *profile;  /* --profile; NULL: none was given */
-    const ckpt_trace *predicted;  /* by it; NULL likewise */
-    ckpt_stepped stepped;         /* for --reprofile; no room: it was not given */
-    ckpt_train_new_plan new_plan; /* what it found */
-    ckpt_recorder *recorder;      /* of a GPU's last step, while it runs */
-    ckpt_footprint start, end;    /* of the device's memory, when set-up is done and when training is */
-    void **input;                 /* [micro-batch * input_count + input]; NULL: not wanted */
+    ckpt_data *data, *validation;  /* NULL: no validation */
+    ckpt_loader *loader;           /* of `data`, for training */
+    uint64_t first_batch;          /* of `data`, of micro-batch 0 of rank 0 */
+    ckpt_trace *trace;             /* NULL: no step is traced */
+    const ckpt_profile *profile;   /* --profile; NULL: none was given */
+    const ckpt_trace *predicted;   /* by it; NULL likewise */
+    const ckpt_ns *predicted_more; /* of its events: what the op's time is more than the run's (again_more_ns) */
+    ckpt_stepped stepped;          /* for --reprofile; no room: it was not given */
+    ckpt_train_new_plan new_plan;  /* what it found */
+    ckpt_recorder *recorder;       /* of a GPU's last step, while it runs */
+    ckpt_footprint start, end;     /* of the device's memory, when set-up is done and when training is */
+    void **input;                  /* [micro-batch * input_count + input]; NULL: not wanted */
     ckpt_loss_log log;
     uint64_t first_step, saved_step;
     bool saved;     /* the state of saved_step is in the file */

@@ -43,6 +43,24 @@ static ckpt_code prepare(ckpt_training *training, const ckpt_cli *cli, ckpt_err 
     return CKPT_OK;
 }
 
+/* A plan counts with one time of an op, that of a run again; the profile knows the first run's too. */
+static ckpt_code tell_first_runs(ckpt_training *training, const ckpt_lowered *lowered, ckpt_err *err)
+{
+    const ckpt_trace *const predicted = training->predicted;
+    ckpt_ns *const more = CKPT_NEW(&training->arena, ckpt_ns, predicted->event_count);
+    if (more == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d steps of a plan", predicted->event_count);
+    }
+    for (int i = 0; i < predicted->event_count; i++) {
+        const ckpt_step *const step = &training->plan->step[predicted->event[i].step];
+        if (step->kind == CKPT_RUN && !step->recomputed && step->variant == NULL) {
+            more[i] = lowered->op_role[step->target].again_more_ns;
+        }
+    }
+    training->predicted_more = more;
+    return CKPT_OK;
+}
+
 /* Predicts the step by the profile's times, to compare the measured one with. */
 static ckpt_code predict(ckpt_training *training, ckpt_err *err)
 {
@@ -61,7 +79,8 @@ static ckpt_code predict(ckpt_training *training, ckpt_err *err)
     if (!graph.has_link) { /* copies of a CPU are not predicted */
         graph.d2h_bytes_per_s = graph.h2d_bytes_per_s = INT64_MAX;
     }
-    return ckpt_plan_simulate(training->plan, &graph, arena, &training->predicted, err);
+    CKPT_TRY(ckpt_plan_simulate(training->plan, &graph, arena, &training->predicted, err));
+    return tell_first_runs(training, lowered, err);
 }
 
 static ckpt_code print(ckpt_text *text, ckpt_code code, ckpt_err *err)

@@ -143,7 +143,8 @@ static ckpt_code hold_against(ckpt_training *training, ckpt_step_report *report,
     if (!*held) {
         return CKPT_OK;
     }
-    CKPT_TRY(ckpt_step_compare(training->predicted, training->trace, &training->arena, report, err));
+    CKPT_TRY(ckpt_step_compare(training->predicted, training->predicted_more, training->trace, &training->arena, report,
+                               err));
     report->usual_ns = training->times > 0 ? median_time(training) : 0;
     report->usual_count = times_kept(training);
     return CKPT_OK;

@@ -573,6 +573,10 @@ static void test_profile_in_the_step(void **state)
         assert_int_equal(g->op[ckpt_graph_find_op(g, "fc/forward")].time_ns, of[i].forward);
         assert_int_equal(g->op[ckpt_graph_find_op(g, "fc/backward")].time_ns, of[i].backward);
         assert_int_equal(g->op[ckpt_graph_find_op(g, "drop/forward")].time_ns, 4);
+        const ckpt_op_role *const first = &lowered->op_role[ckpt_graph_find_op(g, "fc/forward")];
+        const ckpt_op_role *const back = &lowered->op_role[ckpt_graph_find_op(g, "fc/backward")];
+        assert_int_equal(of[i].forward - first->again_more_ns, 10);
+        assert_int_equal(of[i].backward - back->again_more_ns, 20);
         assert_string_equal(g->op[g->op_count - 1].name, "fc/update");
         assert_int_equal(g->op[g->op_count - 1].time_ns, 30 + 25);
         ckpt_ns sum = 0;
