@@ -146,21 +146,22 @@ import json, sys
 result, trace, profile = (json.load(open(path)) for path in sys.argv[1:])
 against, phases = result["against"], ("forward", "recompute", "backward", "update")
 row = {r["layer"]: r for r in profile["layers"]}
-def median(event, direction):
+def foreseen(event, phase, direction):
     layer = row[event["layer"]]
     ways = [v["time"] for v in layer.get("variants", []) if (v["direction"], v["variant"]) == (direction, event.get("variant"))]
-    own = (ways + [layer[direction]])[0]["median_ns"]
-    # An op has the time of a run again, and its layer's backward what the first run takes more.
     first, back = layer["forward"]["median_ns"], layer["backward"]["median_ns"]
-    more = min(layer["recompute"]["median_ns"], first + back) - first if "recompute" in layer and direction != "update" else 0
-    more = -more if direction == "backward" else more
-    return max(own + more, own // 2) if ways else own + more
+    again = min(layer.get("recompute", layer["forward"])["median_ns"], first + back)
+    if not ways:
+        return again if phase == "recompute" else layer[direction]["median_ns"]
+    # A variant has the plan's time: that of a run again, and backward what the first run takes more.
+    more = {"forward": again - first, "backward": first - again, "update": 0}[direction]
+    return max(ways[0]["median_ns"] + more, ways[0]["median_ns"] // 2)
 for phase in phases:
     of = [e for e in trace["events"] if e["phase"] == phase]
     direction = "forward" if phase == "recompute" else phase
     assert against[phase]["runs"] == len(of) > 0, phase
     assert against[phase]["measured_ns"] == sum(e["end_ns"] - e["start_ns"] for e in of), phase
-    assert against[phase]["predicted_ns"] == sum(median(e, direction) for e in of) + (profile["step"]["overhead_ns"] if phase == "update" else 0), phase
+    assert against[phase]["predicted_ns"] == sum(foreseen(e, phase, direction) for e in of) + (profile["step"]["overhead_ns"] if phase == "update" else 0), phase
 assert against["layers"]["measured_ns"] == sum(against[phase]["measured_ns"] for phase in phases)
 assert against["step"]["measured_ns"] == trace["time_ns"] and against["recorder"] == ""
 assert len(against["most_different"]) == 5
