@@ -27,6 +27,9 @@ const char *fuzz_file(int k, const void *bytes, size_t size);
 
 typedef enum fuzz_kind {
     FUZZ_NODE,   /* has pieces of its own */
+    FUZZ_MEMBER, /* of a JSON object: key and value */
+    FUZZ_ELEMENT,
+    FUZZ_KEY,
     FUZZ_PLAIN,  /* bytes */
     FUZZ_DIGITS, /* a number as text */
     FUZZ_VARINT, /* LEB128 */
@@ -39,6 +42,7 @@ typedef struct fuzz_piece {
     size_t from, to, length_at;
     int length_width; /* 0: a varint; -1: no length */
     int parent;       /* the piece around it, which comes before it in the list; -1: none */
+    bool part;        /* goes, comes and moves with its parent only, as a key does with its member */
     fuzz_kind kind;
 } fuzz_piece;
 
@@ -60,6 +64,10 @@ fuzz_split fuzz_split_protobuf;    /* fields, those of messages inside them too 
 fuzz_split fuzz_split_safetensors; /* the header's, and the tensors' bytes */
 fuzz_split fuzz_split_spool;       /* records and their numbers */
 
+/* JSON with a comma where one value follows another, and nowhere else. Gives the new size; `size`, and nothing is changed,
+ * when there is no room. */
+size_t fuzz_mend_json(uint8_t *bytes, size_t size, size_t room);
+
 /* One to four changes of pieces and bytes that `seed` says. `other`: of the same kind, to take pieces from; NULL: none.
  * Gives the new size, at most `room`. */
 size_t fuzz_mutate(fuzz_split *split, uint8_t *bytes, size_t size, size_t room, const uint8_t *other, size_t other_size,
@@ -70,7 +78,7 @@ size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t room);
 
 /* ---- readers ---- */
 
-enum { FUZZ_ROOM = 1 << 17 };
+enum { FUZZ_ROOM = 1 << 17, FUZZ_SEEDS = 16 };
 
 typedef struct fuzz_reader {
     const char *name;
@@ -80,7 +88,8 @@ typedef struct fuzz_reader {
     /* Reads the file `path`, and adds what was read to `written` in that format. Errors: what the reader refuses. */
     ckpt_code (*read)(const char *path, ckpt_arena *arena, ckpt_text *written, ckpt_err *err);
     void (*begin)(void); /* before the first input; NULL: nothing */
-    /* A good input that no file of the sources holds; NULL: files do. Gives its size, at most `room`, which is FUZZ_ROOM. */
+    /* A good input that no file of the sources holds, the next of at most FUZZ_SEEDS different ones; NULL: files do. Gives its
+     * size, at most `room`, which is FUZZ_ROOM. */
     size_t (*seed)(uint8_t *bytes, size_t room);
 } fuzz_reader;
 
@@ -90,7 +99,9 @@ extern const fuzz_reader fuzz_the_reader;
 extern int64_t fuzz_accepted;    /* inputs that were read so far */
 extern const char *fuzz_refusal; /* the message of the last one that was not */
 
-/* What libFuzzer calls, and the driver. */
+/* What libFuzzer calls, and the driver. CKPT_FUZZ_SEEDS=FOLDER of the environment: the reader's seeds are written there, and
+ * the program ends. */
+int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t room, unsigned seed);
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, uint8_t *to,

@@ -176,6 +176,21 @@ static size_t edge_text(mutant *m, const uint8_t *from, size_t length, char *tex
     return (size_t)snprintf(text, room, "%" PRId64, (int64_t)edge(m, strtoull(now, NULL, 10)));
 }
 
+/* Other bytes; within quotes mostly such as a text of JSON may have. */
+static size_t change_bytes(mutant *m, uint8_t *bytes, size_t length, size_t room)
+{
+    if (length < 2 || bytes[0] != '"' || bytes[length - 1] != '"' || draw(m, 8) == 0) {
+        return LLVMFuzzerMutate(bytes, length, room);
+    }
+    const size_t inner = LLVMFuzzerMutate(bytes + 1, length - 2, room - 2);
+    for (size_t i = 1; i <= inner; i++) {
+        const bool plain = bytes[i] >= ' ' && bytes[i] < 0x7f && bytes[i] != '"' && bytes[i] != '\\';
+        bytes[i] = plain ? bytes[i] : 'a' + bytes[i] % 26;
+    }
+    bytes[inner + 1] = '"';
+    return inner + 2;
+}
+
 /* Another number, of the kind that is there; other bytes where it is none. */
 static void change_value(mutant *m, const fuzz_pieces *pieces, int p)
 {
@@ -192,7 +207,7 @@ static void change_value(mutant *m, const fuzz_pieces *pieces, int p)
         count = length;
     } else if (length <= PIECE_MAX) {
         memcpy(value, m->bytes + piece->from, length);
-        count = LLVMFuzzerMutate(value, length, length + 64);
+        count = change_bytes(m, value, length, length + 64);
     } else {
         return;
     }
@@ -261,21 +276,44 @@ static void copy_over(mutant *m, const fuzz_pieces *pieces, int p, const fuzz_pi
     free(copy);
 }
 
+enum { GO, COME, MOVE, BECOME, WAYS = 6 }; /* the rest: another value */
+
+/* Leaves a key that is there twice, or that nobody knows, which is one refusal and hides all others. */
+static bool is_dull(fuzz_kind kind, fuzz_kind moved, int way)
+{
+    return kind == FUZZ_KEY || (moved == FUZZ_MEMBER && way == COME) || (kind == FUZZ_MEMBER && way >= BECOME);
+}
+
 static void change_once(mutant *m, fuzz_split *split, fuzz_pieces *pieces, const fuzz_pieces *other)
 {
+    const fuzz_piece *piece = NULL, *moved = NULL;
+    int way = 0;
     find(pieces, split, m->bytes, m->size);
     if (pieces->count == 0 || draw(m, 8) == 0) {
         m->size = LLVMFuzzerMutate(m->bytes, m->size, m->room);
         return;
     }
-    const int p = (int)draw(m, (uint64_t)pieces->count);
-    const fuzz_piece *const piece = &pieces->at[p];
-    switch (draw(m, 6)) {
-    case 0: change(m, pieces, piece->parent, start_of(piece), piece->to, NULL, 0); break;
-    case 1: repeat(m, pieces, p); break;
-    case 2: swap(m, pieces, p); break;
-    case 3: copy_over(m, pieces, p, other->count > 0 ? other : pieces); break;
-    default: change_value(m, pieces, p); break;
+    do {
+        way = (int)draw(m, WAYS);
+        piece = moved = &pieces->at[draw(m, (uint64_t)pieces->count)];
+        while (moved->part) {
+            moved = &pieces->at[moved->parent];
+        }
+    } while (is_dull(piece->kind, moved->kind, way) && draw(m, 16) > 0);
+    const int p = (int)(piece - pieces->at), q = (int)(moved - pieces->at);
+    const bool nest = piece->kind == FUZZ_NODE || piece->kind == FUZZ_MEMBER || piece->kind == FUZZ_ELEMENT;
+    switch (way) {
+    case GO: change(m, pieces, moved->parent, start_of(moved), moved->to, NULL, 0); break;
+    case COME: repeat(m, pieces, q); break;
+    case MOVE: swap(m, pieces, q); break;
+    case BECOME: copy_over(m, pieces, p, other->count > 0 ? other : pieces); break;
+    default:
+        if (nest && draw(m, 8) > 0) { /* with other bytes it would be none any more */
+            copy_over(m, pieces, p, pieces);
+        } else {
+            change_value(m, pieces, p);
+        }
+        break;
     }
 }
 
@@ -291,5 +329,7 @@ size_t fuzz_mutate(fuzz_split *split, uint8_t *bytes, size_t size, size_t room, 
     for (uint64_t changes = 1 + draw(&m, CHANGES_MAX); changes > 0; changes--) {
         change_once(&m, split, &pieces, &of_other);
     }
-    return m.size;
+    /* What went or came twice left a comma too many or too few. */
+    const bool json = split == fuzz_split_text && m.size > 0 && (bytes[0] == '{' || bytes[0] == '[');
+    return json && draw(&m, 16) > 0 ? fuzz_mend_json(bytes, m.size, room) : m.size;
 }

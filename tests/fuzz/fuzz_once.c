@@ -85,8 +85,7 @@ int main(int argc, char **argv)
         }
     }
     FUZZ_CHECK(mutants == 0 || count > 0 || fuzz_the_reader.seed != NULL, "no input is good");
-    enum { SEEDS = 16 };
-    for (int i = 0; i < SEEDS && mutants > 0 && fuzz_the_reader.seed != NULL; i++) {
+    for (int i = 0; i < FUZZ_SEEDS && mutants > 0 && fuzz_the_reader.seed != NULL; i++) {
         const int64_t accepted = fuzz_accepted;
         run(input, fuzz_the_reader.seed(input, FUZZ_ROOM));
         FUZZ_CHECK(fuzz_accepted > accepted, "seed %d is refused: %s", i, fuzz_refusal);

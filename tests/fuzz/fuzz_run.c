@@ -42,8 +42,9 @@ static const char *write_file(memory_file *file, const void *bytes, size_t size)
         file->fd = memfd_create("fuzz", MFD_CLOEXEC);
         snprintf(file->path, sizeof file->path, "/proc/self/fd/%d", file->fd);
     }
-    FUZZ_CHECK(ftruncate(file->fd, 0) == 0 && pwrite(file->fd, bytes, size, 0) == (ssize_t)size, "cannot write %s",
-               file->path);
+    /* Its pages are kept from input to input. */
+    FUZZ_CHECK(pwrite(file->fd, bytes, size, 0) == (ssize_t)size && ftruncate(file->fd, (off_t)size) == 0,
+               "cannot write %s", file->path);
     return file->path;
 }
 
@@ -115,13 +116,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t room, unsigned seed)
 {
-    if (size <= 1 && fuzz_the_reader.seed != NULL) {
-        static uint8_t made[FUZZ_ROOM];
-        size = fuzz_the_reader.seed(made, sizeof made);
-        size = size < room ? size : room;
-        memcpy(bytes, made, size);
-        return size;
-    }
     return fuzz_mutate(fuzz_the_reader.split, bytes, size, room, NULL, 0, seed);
 }
 
@@ -131,4 +125,22 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t 
     const size_t size = a_size < room ? a_size : room;
     memcpy(to, a, size);
     return fuzz_mutate(fuzz_the_reader.split, to, size, room, b, b_size, seed);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    static uint8_t bytes[FUZZ_ROOM];
+    const char *const folder = getenv("CKPT_FUZZ_SEEDS");
+    (void)argc, (void)argv;
+    for (int i = 0; folder != NULL && fuzz_the_reader.seed != NULL && i < FUZZ_SEEDS; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/seed-%d", folder, i);
+        const size_t size = fuzz_the_reader.seed(bytes, sizeof bytes);
+        FILE *const file = fopen(path, "wb");
+        FUZZ_CHECK(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0, "cannot write %s", path);
+    }
+    if (folder != NULL) {
+        exit(0);
+    }
+    return 0;
 }

@@ -36,10 +36,38 @@ static fuzz_kind token_kind(const uint8_t *token, size_t length)
     return digits || (token[0] == '-' && length > 1) ? FUZZ_DIGITS : FUZZ_PLAIN;
 }
 
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 /* A value in brackets holds its elements or members, each up to its comma; a member holds its key and its value. */
 typedef struct nest {
     int value, entry; /* pieces */
+    bool object, keyed;
 } nest;
+
+static int begin_entry(fuzz_pieces *pieces, nest *in, size_t from, size_t to)
+{
+    in->keyed = false;
+    return fuzz_piece_add(pieces, in->object ? FUZZ_MEMBER : FUZZ_ELEMENT, from, to, in->value);
+}
+
+static int add_token(fuzz_pieces *pieces, fuzz_kind kind, size_t from, size_t to, int parent, bool part)
+{
+    const int piece = fuzz_piece_add(pieces, kind, from, to, parent);
+    if (piece >= 0) {
+        pieces->at[piece].part = part && parent >= 0;
+    }
+    return piece;
+}
+
+static void end_piece(fuzz_pieces *pieces, int piece, size_t end)
+{
+    if (piece >= 0) {
+        pieces->at[piece].to = end;
+    }
+}
 
 void fuzz_split_text(fuzz_pieces *pieces, size_t from, size_t to, int parent)
 {
@@ -48,31 +76,60 @@ void fuzz_split_text(fuzz_pieces *pieces, size_t from, size_t to, int parent)
     const uint8_t *const bytes = pieces->bytes;
     for (size_t at = from, end = from; at < to; at = end) {
         const uint8_t c = bytes[at];
-        const int entry = depth > 0 ? open[depth - 1].entry : parent;
+        nest *const in = depth > 0 ? &open[depth - 1] : NULL;
+        const int around = in != NULL ? in->entry : parent;
         end = token_end(bytes, at, to);
-        if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
+        if (is_space(c) || (in != NULL && c == ':')) {
             continue;
         }
-        if ((c == '}' || c == ']') && depth > 0) {
+        if ((c == '}' || c == ']') && in != NULL) {
             depth--;
-            if (entry >= 0) {
-                pieces->at[entry].to = at;
-            }
-            if (open[depth].value >= 0) {
-                pieces->at[open[depth].value].to = end;
-            }
+            end_piece(pieces, in->entry, at);
+            end_piece(pieces, in->value, end);
         } else if ((c == '{' || c == '[') && depth < DEEPEST) {
-            const int value = fuzz_piece_add(pieces, FUZZ_NODE, at, to, entry);
-            open[depth++] = (nest){value, fuzz_piece_add(pieces, FUZZ_NODE, end, to, value)};
-        } else if (c == ',' && depth > 0) {
-            if (entry >= 0) {
-                pieces->at[entry].to = end;
-            }
-            open[depth - 1].entry = fuzz_piece_add(pieces, FUZZ_NODE, end, to, open[depth - 1].value);
+            open[depth] = (nest){.value = add_token(pieces, FUZZ_NODE, at, to, around, in != NULL), .object = c == '{'};
+            open[depth].entry = begin_entry(pieces, &open[depth], end, to);
+            depth++;
+        } else if (c == ',' && in != NULL) {
+            end_piece(pieces, in->entry, end);
+            in->entry = begin_entry(pieces, in, end, to);
         } else {
-            fuzz_piece_add(pieces, token_kind(bytes + at, end - at), at, end, entry);
+            const bool key = in != NULL && in->object && !in->keyed;
+            add_token(pieces, key ? FUZZ_KEY : token_kind(bytes + at, end - at), at, end, around, in != NULL);
+            if (in != NULL) {
+                in->keyed = true;
+            }
         }
     }
+}
+
+size_t fuzz_mend_json(uint8_t *bytes, size_t size, size_t room)
+{
+    static uint8_t mended[FUZZ_ROOM];
+    size_t length = 0;
+    bool after_value = false;
+    for (size_t at = 0, end = 0; at < size; at = end) {
+        const uint8_t c = bytes[at];
+        end = token_end(bytes, at, size);
+        const bool space = is_space(c), closes = c == '}' || c == ']';
+        if (c == ',') {
+            continue;
+        }
+        if (length + 1 + end - at > sizeof mended) {
+            return size;
+        }
+        if (after_value && !space && !closes && c != ':') {
+            mended[length++] = ',';
+        }
+        memcpy(mended + length, bytes + at, end - at);
+        length += end - at;
+        after_value = space ? after_value : c != '{' && c != '[' && c != ':';
+    }
+    if (length > room) {
+        return size;
+    }
+    memcpy(bytes, mended, length);
+    return length;
 }
 
 /* ---- binary formats ---- */

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 17 };
-
 /* Two programs use this file, and may run at the same time in one folder. */
 static const char *own_name(const char *suffix)
 {
@@ -81,14 +79,14 @@ void ckpt_test_snapshot_sums(const ckpt_trace *trace)
     ckpt_text_fini(&text);
 }
 
-static size_t pickle_of(const char *text, char *bytes)
+size_t ckpt_test_pickle(const char *text, char bytes[CKPT_TEST_PICKLE_ROOM])
 {
     size_t length = 2;
     memcpy(bytes, "\x80\2", 2);
     for (const char *at = text; *at != '\0';) {
         char *end = NULL;
         const long long number = strtoll(at, &end, 10);
-        CHECK(length + 300 < ROOM, "too long for the test");
+        CHECK(length + 300 < CKPT_TEST_PICKLE_ROOM, "too long for the test");
         if (end != at && strchr("-0123456789", *at) != NULL) {
             memcpy(bytes + length, "\x8a\x08", 2);
             memcpy(bytes + length + 2, &number, 8); /* little-endian, as the machines we run on */
@@ -117,8 +115,8 @@ static size_t pickle_of(const char *text, char *bytes)
 
 ckpt_code ckpt_test_snapshot_text(const char *text, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err)
 {
-    static char bytes[ROOM];
-    const size_t length = pickle_of(text, bytes);
+    static char bytes[CKPT_TEST_PICKLE_ROOM];
+    const size_t length = ckpt_test_pickle(text, bytes);
     const char *const path = ckpt_test_file(own_name("pickle"), bytes, length);
     const ckpt_code code = ckpt_test_snapshot_import(path, arena, trace, err);
     remove(path);

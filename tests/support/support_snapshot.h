@@ -12,7 +12,11 @@
 /* What it notes is in ckpt_test_notes. */
 ckpt_code ckpt_test_snapshot_import(const char *path, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err);
 
-/* The same of a pickle of what looks like Python: {'a': [1, 'x', N]}, N for None. */
+/* The pickle of what looks like Python: {'a': [1, 'x', N]}, N for None. Gives its size. */
+enum { CKPT_TEST_PICKLE_ROOM = 1 << 17 };
+size_t ckpt_test_pickle(const char *text, char bytes[CKPT_TEST_PICKLE_ROOM]);
+
+/* The same of such a pickle. */
 ckpt_code ckpt_test_snapshot_text(const char *text, ckpt_arena *arena, ckpt_trace **trace, ckpt_err *err);
 
 /* Bytes allocated after an event, those outside not counted; and whether it allocates or frees. */
