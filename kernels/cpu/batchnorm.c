@@ -13,6 +13,8 @@
 #include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/vector.h"
 
+enum { TOGETHER = 4 }; /* rows */
+
 typedef struct sizes {
     int64_t rows, channels;
     bool narrow; /* x, y and their gradients are bfloat16 */
@@ -82,29 +84,41 @@ static void batch_moments(const ckpt_kernel_args *args, sizes s, float eps)
     }
 }
 
-static inline void normalise_row(bool narrow, int64_t at, int64_t channels, const void *x, const float *mean,
-                                 const float *rstd, const float *w, const float *b, void *y)
+/* `rows` rows from element `at` on, a constant here: what all rows need of a channel is read once for them. */
+static inline __attribute__((always_inline)) void normalise_rows(int rows, bool narrow, int64_t at, int64_t channels,
+                                                                 const void *x, const float *mean, const float *slope,
+                                                                 const float *b, void *y)
 {
 #pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
-        const float u = ckpt_element(narrow, x, at + c) - mean[c];
-        ckpt_put_element(narrow, u * (rstd[c] * w[c]) + b[c], y, at + c);
+        const float center = mean[c], by = slope[c], shift = b[c];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const float u = ckpt_element(narrow, x, at + r * channels + c) - center;
+            ckpt_put_element(narrow, u * by + shift, y, at + r * channels + c);
+        }
     }
 }
 
-/* y = (x - mean) rstd w + b. */
+/* y = (x - mean) slope + b, slope = rstd w, which has room for it; slope may be rstd. */
 static void normalise(const ckpt_kernel_args *args, sizes s, const float *mean, const float *rstd, const float *w,
-                      const float *b)
+                      const float *b, float *slope)
 {
     const void *const x = args->in[0];
     void *const y = args->out[0];
     const int64_t channels = s.channels;
+    for (int64_t c = 0; c < channels; c++) {
+        slope[c] = rstd[c] * w[c];
+    }
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * channels > CKPT_PARALLEL)
-    for (int64_t r = 0; r < s.rows; r++) {
-        if (s.narrow) {
-            normalise_row(true, r * channels, channels, x, mean, rstd, w, b, y);
-        } else {
-            normalise_row(false, r * channels, channels, x, mean, rstd, w, b, y);
+    for (int64_t r = 0; r < s.rows; r += TOGETHER) {
+        if (s.rows - r >= TOGETHER && s.narrow) {
+            normalise_rows(TOGETHER, true, r * channels, channels, x, mean, slope, b, y);
+        } else if (s.rows - r >= TOGETHER) {
+            normalise_rows(TOGETHER, false, r * channels, channels, x, mean, slope, b, y);
+        }
+        for (int64_t last = r; s.rows - r < TOGETHER && last < s.rows; last++) {
+            normalise_rows(1, s.narrow, last * channels, channels, x, mean, slope, b, y);
         }
     }
 }
@@ -131,7 +145,7 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     if (ckpt_node_bool(node, "frozen")) {
         float *const rstd = args->workspace;
         use_statistics(args, s.channels, rstd);
-        normalise(args, s, args->stat[0], rstd, affine(args, 0), affine(args, 1));
+        normalise(args, s, args->stat[0], rstd, affine(args, 0), affine(args, 1), rstd);
         return CKPT_OK;
     }
     float *const mean = args->saved[0], *const rstd = args->saved[1];
@@ -141,7 +155,8 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
     } else {
         batch_moments(args, s, (float)ckpt_node_float(node, "eps"));
     }
-    normalise(args, s, mean, rstd, args->param[0], args->param[1]);
+    float *const slope = (float *)(void *)((double *)args->workspace + 2 * s.channels * node->threads);
+    normalise(args, s, mean, rstd, args->param[0], args->param[1], slope);
     return CKPT_OK;
 }
 
@@ -209,16 +224,21 @@ static void backward_frozen(const ckpt_kernel_args *args, sizes s)
     }
 }
 
-/* dx = (dy - dy_mean - (x - center) slope) rstd w */
-static inline void gradient_row(bool narrow, int64_t at, int64_t channels, const void *x, const void *dy,
-                                const float *dy_mean, const float *center, const float *slope, const float *rstd,
-                                const float *w, void *dx)
+/* dx = (dy - dy_mean - (x - center) slope) scale, of `rows` rows as above. */
+static inline __attribute__((always_inline)) void gradient_rows(int rows, bool narrow, int64_t at, int64_t channels,
+                                                                const void *x, const void *dy, const float *dy_mean,
+                                                                const float *center, const float *slope,
+                                                                const float *scale, void *dx)
 {
 #pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
-        const float u = ckpt_element(narrow, x, at + c) - center[c];
-        const float v = ckpt_element(narrow, dy, at + c) - dy_mean[c] - u * slope[c];
-        ckpt_put_element(narrow, v * (rstd[c] * w[c]), dx, at + c);
+        const float middle = center[c], mean = dy_mean[c], slant = slope[c], by = scale[c];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const int64_t i = at + r * channels + c;
+            const float u = ckpt_element(narrow, x, i) - middle;
+            ckpt_put_element(narrow, (ckpt_element(narrow, dy, i) - mean - u * slant) * by, dx, i);
+        }
     }
 }
 
@@ -252,12 +272,19 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     if (dx == NULL) {
         return CKPT_OK;
     }
+    float *const scale = args->workspace; /* where sums were */
+    for (int64_t c = 0; c < channels; c++) {
+        scale[c] = rstd[c] * w[c];
+    }
 #pragma omp parallel for schedule(static) num_threads(node->threads) if (s.rows * channels > CKPT_PARALLEL)
-    for (int64_t r = 0; r < s.rows; r++) {
-        if (s.narrow) {
-            gradient_row(true, r * channels, channels, x, dy, dy_mean, center, slope, rstd, w, dx);
-        } else {
-            gradient_row(false, r * channels, channels, x, dy, dy_mean, center, slope, rstd, w, dx);
+    for (int64_t r = 0; r < s.rows; r += TOGETHER) {
+        if (s.rows - r >= TOGETHER && s.narrow) {
+            gradient_rows(TOGETHER, true, r * channels, channels, x, dy, dy_mean, center, slope, scale, dx);
+        } else if (s.rows - r >= TOGETHER) {
+            gradient_rows(TOGETHER, false, r * channels, channels, x, dy, dy_mean, center, slope, scale, dx);
+        }
+        for (int64_t last = r; s.rows - r < TOGETHER && last < s.rows; last++) {
+            gradient_rows(1, s.narrow, last * channels, channels, x, dy, dy_mean, center, slope, scale, dx);
         }
     }
     return CKPT_OK;

@@ -5,30 +5,41 @@
 
 #include "kernels/cpu/bfloat16.h"
 
-enum { STRIP = 256, ROWS = 64 };
+enum { STRIP = 256, ROWS = 64, TOGETHER = 4 };
 
-/* One block of a strip, whose first element is `at`: plain += v, product += v (x - center), v = dy, or x - center when
- * dy is NULL. */
-static inline void block_sums(bool narrow, int64_t rows, int64_t channels, int width, const void *x, const void *dy,
-                              int64_t at, const float *center, float *plain, float *product)
+/* `rows` of a strip, a constant here: the sums go through memory once for all of them. The first element is `at`:
+ * plain += v, product += v (x - center), v = dy, or x - center when dy is NULL. */
+static inline __attribute__((always_inline)) void add_rows(int rows, bool narrow, int64_t channels, int width,
+                                                           const void *x, const void *dy, int64_t at,
+                                                           const float *center, float *plain, float *product)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t row = at + r * channels;
-        if (dy == NULL) {
 #pragma omp simd
-            for (int c = 0; c < width; c++) {
-                const float u = ckpt_element(narrow, x, row + c) - center[c];
-                plain[c] += u;
-                product[c] += u * u;
-            }
-        } else {
-#pragma omp simd
-            for (int c = 0; c < width; c++) {
-                const float v = ckpt_element(narrow, dy, row + c);
-                plain[c] += v;
-                product[c] += v * (ckpt_element(narrow, x, row + c) - center[c]);
-            }
+    for (int c = 0; c < width; c++) {
+        const float middle = center[c];
+        float sum = plain[c], products = product[c];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const int64_t i = at + r * channels + c;
+            const float u = ckpt_element(narrow, x, i) - middle, v = dy == NULL ? u : ckpt_element(narrow, dy, i);
+            sum += v;
+            products += v * u;
         }
+        plain[c] = sum;
+        product[c] = products;
+    }
+}
+
+/* A block of a strip. */
+static inline __attribute__((always_inline)) void block_sums(bool narrow, int64_t rows, int64_t channels, int width,
+                                                             const void *x, const void *dy, int64_t at,
+                                                             const float *center, float *plain, float *product)
+{
+    int64_t r = 0;
+    for (; r + TOGETHER <= rows; r += TOGETHER) {
+        add_rows(TOGETHER, narrow, channels, width, x, dy, at + r * channels, center, plain, product);
+    }
+    for (; r < rows; r++) {
+        add_rows(1, narrow, channels, width, x, dy, at + r * channels, center, plain, product);
     }
 }
 
@@ -46,8 +57,12 @@ void ckpt_channel_sums(bool narrow, int64_t first, int64_t end, int64_t channels
             float plain[STRIP] = {0}, product[STRIP] = {0};
             const int64_t rows = end - r < ROWS ? end - r : ROWS;
             const int64_t at = r * channels + c0;
-            if (narrow) {
+            if (narrow && dy == NULL) {
+                block_sums(true, rows, channels, width, x, NULL, at, center + c0, plain, product);
+            } else if (narrow) {
                 block_sums(true, rows, channels, width, x, dy, at, center + c0, plain, product);
+            } else if (dy == NULL) {
+                block_sums(false, rows, channels, width, x, NULL, at, center + c0, plain, product);
             } else {
                 block_sums(false, rows, channels, width, x, dy, at, center + c0, plain, product);
             }
