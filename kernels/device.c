@@ -400,10 +400,5 @@ ckpt_code ckpt_device_update(ckpt_device *device, const ckpt_optimizer *optimize
         return CKPT_OK;
     }
     CKPT_TRY(kernel->update(args, count, numbers, err));
-    for (int i = 0; i < count && !device->api->gpu; i++) {
-        if (args[i].param16 != NULL) {
-            CKPT_TRY(device->api->narrow(device, args[i].param16, args[i].param, args[i].count, err));
-        }
-    }
     return args[0].average == NULL ? CKPT_OK : find_kernel(device, "average")->update(args, count, numbers, err);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/cpu/clip.h"
+#include "kernels/cpu/update.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
 #include "ops/whole_update.h"
@@ -141,6 +142,7 @@ static void pass(const job *j, int64_t from, int64_t to, float stay, float rate,
         for (int64_t i = 0; i < count; i++) {
             param[i] = param[i] * stay - rate * update_of(j, grad[i], factor, moment[i]);
         }
+        ckpt_update_copy(j->args, row * j->columns + first, count);
     }
 }
 

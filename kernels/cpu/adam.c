@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/adam_step.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/update.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY };
 
@@ -20,14 +20,14 @@ ckpt_adam_rule ckpt_adam_rule_of(double beta1, double beta2, double eps, const f
                             .pull = decay ? number[3] : 0.0f};
 }
 
-void ckpt_adam_step(const ckpt_update_args *args, const ckpt_adam_rule *rule)
+static void step(const ckpt_update_args *args, const void *rule, int64_t first, int64_t n)
 {
-    const ckpt_adam_rule r = *rule;
+    const ckpt_adam_rule r = *(const ckpt_adam_rule *)rule;
     const float *const grad = args->grad;
     const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
     float *const param = args->param, *const mean = args->slot[0], *const square = args->slot[1];
-#pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
-    for (int64_t i = 0; i < args->count; i++) {
+#pragma omp simd
+    for (int64_t i = first; i < first + n; i++) {
         const float w = param[i] * r.stay;
         const float scaled = grad[i] * scale;
         const float g = scaled + r.pull * w;
@@ -37,6 +37,11 @@ void ckpt_adam_step(const ckpt_update_args *args, const ckpt_adam_rule *rule)
         square[i] = v;
         param[i] = w - r.size * m / (sqrtf(v) * r.root + r.eps);
     }
+}
+
+void ckpt_adam_step(const ckpt_update_args *args, const ckpt_adam_rule *rule)
+{
+    ckpt_update_blocks(args, rule, step);
 }
 
 static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/cpu/adam_step.h"
+#include "kernels/cpu/update.h"
 #include "kernels/cpu/vector.h"
 #include "ops/whole_update.h"
 
@@ -85,6 +86,7 @@ static void step_block(const ckpt_update_args *args, const ckpt_adam_rule *r, co
     write_square(map, square, count, most_square, v);
     *m_scale = most_mean;
     *v_scale = most_square;
+    ckpt_update_copy(args, first, count);
 }
 
 static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numbers *numbers, ckpt_err *err)

@@ -1,11 +1,11 @@
 /* Lion in one pass over parameter, gradient and mean. The step's numbers: ops/defs/lion.c. */
-#include "kernels/cpu/vector.h"
-#include "kernels/kernel.h"
+#include "kernels/cpu/update.h"
 
 enum { LR, BETA1, BETA2, WEIGHT_DECAY };
 
-static void step_all(const ckpt_update_args *args, const float *number)
+static void step(const ckpt_update_args *args, const void *numbers, int64_t first, int64_t n)
 {
+    const float *const number = numbers;
     const double *const hyper = args->hyper;
     const float *const grad = args->grad;
     const float scale = args->scale != NULL ? *args->scale : 1.0f; /* times 1 changes no bit */
@@ -13,8 +13,8 @@ static void step_all(const ckpt_update_args *args, const float *number)
     const float lr = number[0], stay = args->decay ? number[1] : 1.0f;
     const float beta1 = (float)hyper[BETA1], beta2 = (float)hyper[BETA2];
     const float rest1 = (float)(1.0 - hyper[BETA1]), rest2 = (float)(1.0 - hyper[BETA2]);
-#pragma omp parallel for simd schedule(static) num_threads(args->threads) if (parallel : args->count > CKPT_PARALLEL)
-    for (int64_t i = 0; i < args->count; i++) {
+#pragma omp simd
+    for (int64_t i = first; i < first + n; i++) {
         const float g = grad[i] * scale;
         const float c = beta1 * mean[i] + rest1 * g;
         const float up = c > 0.0f ? lr : 0.0f, down = c < 0.0f ? lr : 0.0f;
@@ -27,7 +27,7 @@ static ckpt_code update(const ckpt_update_args *args, int count, const ckpt_numb
 {
     (void)err;
     for (int i = 0; i < count; i++) {
-        step_all(&args[i], numbers->of[args[i].group]);
+        ckpt_update_blocks(&args[i], numbers->of[args[i].group], step);
     }
     return CKPT_OK;
 }

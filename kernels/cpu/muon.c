@@ -6,6 +6,7 @@
 #include "kernels/cpu/adam_step.h"
 #include "kernels/cpu/clip.h"
 #include "kernels/cpu/tile.h"
+#include "kernels/cpu/update.h"
 #include "kernels/cpu/vector.h"
 #include "ops/whole_update.h"
 
@@ -120,6 +121,7 @@ static void scatter(const job *j, const float *x, float stay, float rate)
             float *const w = &j->param[r * columns + c];
             *w = *w * stay - rate * x[upright(j, r, c)];
         }
+        ckpt_update_copy(j->args, j->param - j->args->param + r * columns, columns);
     }
 }
 

@@ -47,6 +47,7 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
                 float result[COUNT + GUARD])
 {
     static float param[COUNT + GUARD], grad[COUNT], slots[SLOTS_MAX][COUNT + GUARD];
+    static uint16_t copy[COUNT + GUARD];
     static double want[COUNT], want_slots[COUNT][SLOTS_MAX];
     const int slot_count = optimizer->slots(hyper);
     float *slot[SLOTS_MAX];
@@ -59,6 +60,7 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
     }
     for (int i = 0; i < COUNT + GUARD; i++) {
         param[i] = (float)noise(i, 0);
+        copy[i] = 0xEEEE;
     }
     for (int i = 0; i < COUNT; i++) {
         want[i] = (double)param[i];
@@ -70,17 +72,21 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
                   "optimizer %s has no reference in tests/support/support_reference.c", optimizer->name);
         }
         const ckpt_numbers numbers = ckpt_numbers_plain(optimizer, hyper, step);
-        CHECK_OK(ckpt_device_update(
-                     device, optimizer, &numbers,
-                     &(ckpt_update_args){
-                         .hyper = hyper, .decay = decay, .count = COUNT, .param = param, .grad = grad, .slot = slot},
-                     1, &err),
-                 err);
+        ckpt_update_args args = {.hyper = hyper,
+                                 .decay = decay,
+                                 .count = COUNT,
+                                 .param = param,
+                                 .param16 = step % 2 == 0 ? copy : NULL,
+                                 .grad = grad,
+                                 .slot = slot};
+        CHECK_OK(ckpt_device_update(device, optimizer, &numbers, &args, 1, &err), err);
         for (int i = 0; i < COUNT; i++) {
             /* Adam's quotient of two moments may double a rounding error each step; lr keeps it small. */
             const double bound = 2e-6 * (1 + fabs(want[i]));
             CHECK(fabs((double)param[i] - want[i]) <= bound, "%s, step %llu, value %d: %.9g, wanted %.9g",
                   optimizer->name, (unsigned long long)step, i, (double)param[i], want[i]);
+            CHECK(step % 2 != 0 || copy[i] == ckpt_bfloat16_of(param[i]), "%s, step %llu, copy %d", optimizer->name,
+                  (unsigned long long)step, i);
         }
     }
     for (int k = 0; k < slot_count; k++) {
@@ -91,7 +97,7 @@ static void run(ckpt_device *device, const ckpt_optimizer *optimizer, const doub
         }
     }
     for (int i = COUNT; i < COUNT + GUARD; i++) {
-        CHECK(param[i] == (float)noise(i, 0), "%s writes behind the parameters", optimizer->name);
+        CHECK(param[i] == (float)noise(i, 0) && copy[i] == 0xEEEE, "%s writes behind the parameters", optimizer->name);
     }
     memcpy(result, param, sizeof param);
 }

@@ -209,7 +209,7 @@ static void run_all(ckpt_device *device, ckpt_device *other, const char *name)
                            .optimizer = ckpt_optimizer_find(ckpt_whole_settings[s].optimizer),
                            .matrix = cases[c],
                            .decay = bits != 0,
-                           .half = bits != 0 && device->api->gpu,
+                           .half = bits != 0,
                            .scale = bits != 0 ? 0.37f : 1.0f,
                            .factor = 1.0f};
                 run(&t);
