@@ -1,9 +1,13 @@
 /* Mixture of experts (ops/defs/moe.c). The rows of an expert go through oneDNN's products in chunks of CKPT_MOE_CHUNK
  * and then of CKPT_MOE_ROWS rows, so that two prepared sizes do for any number of rows. Rows of no token are zeros and
- * add nothing to a gradient. Every sum's order follows from the shape and the routes, not from the threads. */
+ * add nothing to a gradient. Every sum's order follows from the shape and the routes, not from the threads.
+ *
+ * All of it is float32. Of bfloat16 the tokens, the router and the weights of the expert at hand are widened into the
+ * workspace: an expert without tokens costs nothing. */
 #include <string.h>
 
 #include "core/formats/tensor.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/kernel.h"
@@ -25,9 +29,11 @@ static const int64_t size_rows[SIZES] = {CKPT_MOE_CHUNK, CKPT_MOE_ROWS};
 /* ---- workspace ---- */
 
 /* Forward: rows of tokens, which become the experts' outputs, and a chunk's inner values. Backward: rows of tokens, rows
- * of dy, which become the gradients of those tokens, a chunk's inner gradients, those of weights and logits. */
+ * of dy, which become the gradients of those tokens, a chunk's inner gradients, those of weights and logits. Of bfloat16:
+ * all tokens, which become the outputs, backward their gradients, the router, an expert's weights, a chunk's gates and
+ * ups. */
 typedef struct room {
-    ckpt_bytes x, dy, inner[3], dweights, dlogits, own;
+    ckpt_bytes x, dy, inner[3], dweights, dlogits, tokens, dtokens, weights[4], gates, ups, own;
 } room;
 
 static ckpt_bytes take(room *r, int64_t count)
@@ -37,7 +43,7 @@ static ckpt_bytes take(room *r, int64_t count)
     return at;
 }
 
-static room room_of(const ckpt_moe *m, bool backward)
+static room room_of(const ckpt_moe *m, bool narrow, bool backward)
 {
     room r = {0};
     r.x = take(&r, m->rows * m->width);
@@ -48,6 +54,16 @@ static room room_of(const ckpt_moe *m, bool backward)
         r.inner[2] = take(&r, CKPT_MOE_CHUNK * m->hidden);
         r.dweights = take(&r, m->tokens * m->top);
         r.dlogits = take(&r, m->tokens * m->experts);
+    }
+    if (narrow) {
+        r.tokens = take(&r, m->tokens * m->width);
+        r.dtokens = backward ? take(&r, m->tokens * m->width) : 0;
+        r.weights[ROUTER] = take(&r, m->experts * m->width);
+        for (int k = GATE; k <= DOWN; k++) {
+            r.weights[k] = take(&r, m->width * m->hidden);
+        }
+        r.gates = take(&r, CKPT_MOE_CHUNK * m->hidden);
+        r.ups = take(&r, CKPT_MOE_CHUNK * m->hidden);
     }
     return r;
 }
@@ -65,6 +81,16 @@ typedef struct wanted {
     ckpt_dnn_matrix x, w, y;
     bool adds, backward;
 } wanted;
+
+static ckpt_dnn_matrix plain(int64_t rows, int64_t columns)
+{
+    return ckpt_dnn_plain(rows, columns, CKPT_FLOAT32);
+}
+
+static ckpt_dnn_matrix turned(int64_t rows, int64_t columns)
+{
+    return ckpt_dnn_turned(rows, columns, CKPT_FLOAT32);
+}
 
 static ckpt_code make(moe_state *state, const wanted *w, int count, int threads, const ckpt_bytes limit[2],
                       ckpt_err *err)
@@ -85,24 +111,15 @@ static ckpt_code make_chunk(moe_state *state, const ckpt_node *node, const ckpt_
     const int64_t R = size_rows[size], C = m->width, F = m->hidden;
     ckpt_dnn **const call = state->call[size];
     const wanted w[] = {
-        {&call[IN], ckpt_dnn_plain(R, C, CKPT_FLOAT32), ckpt_dnn_turned(F, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(R, F, CKPT_FLOAT32), false, false},
-        {&call[OUT], ckpt_dnn_plain(R, F, CKPT_FLOAT32), ckpt_dnn_turned(C, F, CKPT_FLOAT32),
-         ckpt_dnn_plain(R, C, CKPT_FLOAT32), false, false},
-        {&call[DINNER], ckpt_dnn_plain(R, C, CKPT_FLOAT32), ckpt_dnn_plain(C, F, CKPT_FLOAT32),
-         ckpt_dnn_plain(R, F, CKPT_FLOAT32), false, true},
-        {&call[DOUT], ckpt_dnn_turned(R, C, CKPT_FLOAT32), ckpt_dnn_plain(R, F, CKPT_FLOAT32),
-         ckpt_dnn_plain(C, F, CKPT_FLOAT32), false, true},
-        {&call[DOUT_ADDS], ckpt_dnn_turned(R, C, CKPT_FLOAT32), ckpt_dnn_plain(R, F, CKPT_FLOAT32),
-         ckpt_dnn_plain(C, F, CKPT_FLOAT32), true, true},
-        {&call[DIN], ckpt_dnn_turned(R, F, CKPT_FLOAT32), ckpt_dnn_plain(R, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(F, C, CKPT_FLOAT32), false, true},
-        {&call[DIN_ADDS], ckpt_dnn_turned(R, F, CKPT_FLOAT32), ckpt_dnn_plain(R, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(F, C, CKPT_FLOAT32), true, true},
-        {&call[DROWS], ckpt_dnn_plain(R, F, CKPT_FLOAT32), ckpt_dnn_plain(F, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(R, C, CKPT_FLOAT32), false, true},
-        {&call[DROWS_ADDS], ckpt_dnn_plain(R, F, CKPT_FLOAT32), ckpt_dnn_plain(F, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(R, C, CKPT_FLOAT32), true, true},
+        {&call[IN], plain(R, C), turned(F, C), plain(R, F), false, false},
+        {&call[OUT], plain(R, F), turned(C, F), plain(R, C), false, false},
+        {&call[DINNER], plain(R, C), plain(C, F), plain(R, F), false, true},
+        {&call[DOUT], turned(R, C), plain(R, F), plain(C, F), false, true},
+        {&call[DOUT_ADDS], turned(R, C), plain(R, F), plain(C, F), true, true},
+        {&call[DIN], turned(R, F), plain(R, C), plain(F, C), false, true},
+        {&call[DIN_ADDS], turned(R, F), plain(R, C), plain(F, C), true, true},
+        {&call[DROWS], plain(R, F), plain(F, C), plain(R, C), false, true},
+        {&call[DROWS_ADDS], plain(R, F), plain(F, C), plain(R, C), true, true},
     };
     return make(state, w, (node->grad_in & 1) != 0 ? CALLS : DROWS, node->threads, limit, err);
 }
@@ -113,7 +130,9 @@ static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckp
     moe_state *const state = memory;
     const ckpt_moe m = ckpt_moe_of(node);
     const int64_t N = m.tokens, C = m.width, E = m.experts;
-    const ckpt_bytes own[2] = {room_of(&m, false).own, room_of(&m, true).own}, given[2] = {forward, backward};
+    const bool narrow = node->dtype == CKPT_BFLOAT16;
+    const ckpt_bytes own[2] = {room_of(&m, narrow, false).own, room_of(&m, narrow, true).own},
+                     given[2] = {forward, backward};
     ckpt_bytes limit[2];
     (void)choice; /* none on a CPU */
     (void)context;
@@ -121,12 +140,9 @@ static ckpt_code prepare(void *memory, void *context, const ckpt_node *node, ckp
         limit[k] = given[k] < 0 ? -1 : given[k] > own[k] ? given[k] - own[k] : 0;
     }
     const wanted router[] = {
-        {&state->router[LOGITS], ckpt_dnn_plain(N, C, CKPT_FLOAT32), ckpt_dnn_turned(E, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(N, E, CKPT_FLOAT32), false, false},
-        {&state->router[DROUTER], ckpt_dnn_turned(N, E, CKPT_FLOAT32), ckpt_dnn_plain(N, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(E, C, CKPT_FLOAT32), false, true},
-        {&state->router[DX], ckpt_dnn_plain(N, E, CKPT_FLOAT32), ckpt_dnn_plain(E, C, CKPT_FLOAT32),
-         ckpt_dnn_plain(N, C, CKPT_FLOAT32), false, true},
+        {&state->router[LOGITS], plain(N, C), turned(E, C), plain(N, E), false, false},
+        {&state->router[DROUTER], turned(N, E), plain(N, C), plain(E, C), false, true},
+        {&state->router[DX], plain(N, E), plain(E, C), plain(N, C), false, true},
     };
     CKPT_TRY(make(state, router, (node->grad_in & 1) != 0 ? ROUTER_CALLS : DX, node->threads, limit, err));
     for (int size = m.rows >= CKPT_MOE_CHUNK ? CHUNK : PIECE; size < SIZES; size++) {
@@ -150,14 +166,16 @@ static void workspace(const ckpt_node *node, const void *memory, ckpt_bytes *for
 {
     const moe_state *const state = memory;
     const ckpt_moe m = ckpt_moe_of(node);
-    *forward = room_of(&m, false).own + state->forward_bytes;
-    *backward = room_of(&m, true).own + state->backward_bytes;
+    const bool narrow = node->dtype == CKPT_BFLOAT16;
+    *forward = room_of(&m, narrow, false).own + state->forward_bytes;
+    *backward = room_of(&m, narrow, true).own + state->backward_bytes;
 }
 
 /* A kernel's call at hand. */
 typedef struct moe {
     const ckpt_kernel_args *args;
     ckpt_moe m;
+    bool narrow;
     room room;
     int32_t *routes;
     const float *probabilities;
@@ -165,10 +183,43 @@ typedef struct moe {
 
 static moe open(const ckpt_kernel_args *args, bool backward)
 {
-    moe q = {.args = args, .m = ckpt_moe_of(args->node), .routes = args->saved[ROUTES]};
-    q.room = room_of(&q.m, backward);
+    moe q = {.args = args,
+             .m = ckpt_moe_of(args->node),
+             .narrow = args->node->dtype == CKPT_BFLOAT16,
+             .routes = args->saved[ROUTES]};
+    q.room = room_of(&q.m, q.narrow, backward);
     q.probabilities = args->saved[PROBABILITIES];
     return q;
+}
+
+/* `count` elements from element `first` on: in `from` itself, or widened into the workspace. */
+static const float *widened(const moe *q, const void *from, int64_t first, int64_t count, ckpt_bytes offset)
+{
+    if (!q->narrow) {
+        return (const float *)from + first;
+    }
+    ckpt_widen_all(count, (const uint16_t *)from + first, at(q->args, offset), q->args->node->threads);
+    return at(q->args, offset);
+}
+
+/* Where they are to be written; and then back. */
+static float *opened(const moe *q, void *to, int64_t first, ckpt_bytes offset)
+{
+    return q->narrow ? at(q->args, offset) : (float *)to + first;
+}
+
+static void rounded(const moe *q, const float *from, int64_t count, void *to, int64_t first)
+{
+    if (q->narrow) {
+        ckpt_narrow_all(count, from, (uint16_t *)to + first, q->args->node->threads);
+    }
+}
+
+/* Of an expert's weights those of parameter k, and the router. */
+static const float *weights_of(const moe *q, int k, int64_t expert)
+{
+    const int64_t count = q->m.width * (k == ROUTER ? q->m.experts : q->m.hidden);
+    return widened(q, ckpt_product_param(q->args, k), expert * count, count, q->room.weights[k]);
 }
 
 static ckpt_code product(const moe *q, const ckpt_dnn *call, const float *x, const float *w, float *y, ckpt_err *err)
@@ -176,20 +227,36 @@ static ckpt_code product(const moe *q, const ckpt_dnn *call, const float *x, con
     return ckpt_dnn_run(call, (const void *const[4]){x, w, y, NULL}, at(q->args, q->room.own), err);
 }
 
+/* An expert's weights. */
+typedef struct expert {
+    int64_t number;
+    const float *weights[4];
+} expert;
+
+static expert expert_at(const moe *q, int64_t number)
+{
+    expert e = {.number = number};
+    for (int k = GATE; k <= DOWN && q->routes[q->m.first + number] < q->routes[q->m.first + number + 1]; k++) {
+        e.weights[k] = weights_of(q, k, number);
+    }
+    return e;
+}
+
 /* Rows of an expert that one set of products takes. */
 typedef struct chunk {
-    int64_t expert, first, rows; /* first: row */
+    const expert *expert;
+    int64_t first, rows; /* first: row */
     ckpt_dnn *const *call;
     bool later; /* not the expert's first */
 } chunk;
 
 /* The chunk at row `first`, which is an expert's: rows < its end. */
-static chunk chunk_at(const moe *q, int64_t expert, int64_t first)
+static chunk chunk_at(const moe *q, const expert *e, int64_t first)
 {
     const moe_state *const state = q->args->state;
-    const int64_t start = q->routes[q->m.first + expert], end = q->routes[q->m.first + expert + 1];
+    const int64_t start = q->routes[q->m.first + e->number], end = q->routes[q->m.first + e->number + 1];
     const int size = end - first >= CKPT_MOE_CHUNK ? CHUNK : PIECE;
-    return (chunk){expert, first, size_rows[size], state->call[size], first > start};
+    return (chunk){e, first, size_rows[size], state->call[size], first > start};
 }
 
 /* ---- routing ---- */
@@ -260,16 +327,19 @@ static void sort(const moe *q)
 }
 
 /* Rows of tokens in the order of experts; zeros where there is no token. */
-static void gather(const moe *q, const float *from, float *to)
+static void gather(const moe *q, const void *from, float *to)
 {
     const int64_t C = q->m.width, rows = q->routes[q->m.first + q->m.experts];
 #pragma omp parallel for schedule(static) num_threads(q->args->node->threads) if (rows * C > CKPT_PARALLEL)
     for (int64_t r = 0; r < rows; r++) {
         const int32_t a = q->routes[q->m.source + r];
-        if (a >= 0) {
-            memcpy(to + r * C, from + a / q->m.top * C, (size_t)C * sizeof *to);
+        float *const row = to + r * C;
+        if (a < 0) {
+            memset(row, 0, (size_t)C * sizeof *row);
+        } else if (q->narrow) {
+            ckpt_widen(C, (const uint16_t *)from + a / q->m.top * C, row);
         } else {
-            memset(to + r * C, 0, (size_t)C * sizeof *to);
+            memcpy(row, (const float *)from + a / q->m.top * C, (size_t)C * sizeof *row);
         }
     }
 }
@@ -277,11 +347,9 @@ static void gather(const moe *q, const float *from, float *to)
 /* ---- forward ---- */
 
 /* The chunk's silu(gate) up. */
-static void activate(const moe *q, const chunk *c, float *to)
+static void activate(const moe *q, const chunk *c, const float *gate, const float *up, float *to)
 {
-    const int64_t count = c->rows * q->m.hidden, blocks = CKPT_BLOCKS(count), start = c->first * q->m.hidden;
-    const float *const gate = (const float *)q->args->saved[GATES] + start;
-    const float *const up = (const float *)q->args->saved[UPS] + start;
+    const int64_t count = c->rows * q->m.hidden, blocks = CKPT_BLOCKS(count);
 #pragma omp parallel for schedule(static) num_threads(q->args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t b = 0; b < blocks; b++) {
         const int64_t from = b * CKPT_BLOCK, n = CKPT_IN_BLOCK(count, b);
@@ -297,14 +365,16 @@ static void activate(const moe *q, const chunk *c, float *to)
 static ckpt_code run_chunk(const moe *q, const chunk *c, ckpt_err *err)
 {
     const ckpt_kernel_args *const args = q->args;
-    const int64_t C = q->m.width, F = q->m.hidden, weight = c->expert * C * F;
-    float *const rows = at(args, q->room.x) + c->first * C, *const inner = at(args, q->room.inner[0]);
-    float *const gate = (float *)args->saved[GATES] + c->first * F, *const up =
-                                                                        (float *)args->saved[UPS] + c->first * F;
-    CKPT_TRY(product(q, c->call[IN], rows, args->param[GATE] + weight, gate, err));
-    CKPT_TRY(product(q, c->call[IN], rows, args->param[UP] + weight, up, err));
-    activate(q, c, inner);
-    return product(q, c->call[OUT], inner, args->param[DOWN] + weight, rows, err);
+    const int64_t first = c->first * q->m.hidden, count = c->rows * q->m.hidden;
+    float *const rows = at(args, q->room.x) + c->first * q->m.width, *const inner = at(args, q->room.inner[0]);
+    float *const gate = opened(q, args->saved[GATES], first, q->room.gates);
+    float *const up = opened(q, args->saved[UPS], first, q->room.ups);
+    CKPT_TRY(product(q, c->call[IN], rows, c->expert->weights[GATE], gate, err));
+    CKPT_TRY(product(q, c->call[IN], rows, c->expert->weights[UP], up, err));
+    activate(q, c, gate, up, inner);
+    rounded(q, gate, count, args->saved[GATES], first);
+    rounded(q, up, count, args->saved[UPS], first);
+    return product(q, c->call[OUT], inner, c->expert->weights[DOWN], rows, err);
 }
 
 /* y of each token: its experts' outputs by weight, in the order of its choices; or, backward, the sum of the gradients
@@ -352,22 +422,27 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     const moe q = open(args, false);
     const moe_state *const state = args->state;
-    const int64_t F = q.m.hidden;
-    CKPT_TRY(product(&q, state->router[LOGITS], args->in[0], args->param[ROUTER], args->saved[PROBABILITIES], err));
+    const int64_t tokens = q.m.tokens * q.m.width;
+    CKPT_TRY(product(&q, state->router[LOGITS], widened(&q, args->in[0], 0, tokens, q.room.tokens),
+                     weights_of(&q, ROUTER, 0), args->saved[PROBABILITIES], err));
     choose(&q, args->saved[PROBABILITIES]);
     sort(&q);
     gather(&q, args->in[0], at(args, q.room.x));
-    for (int64_t e = 0; e < q.m.experts; e++) {
-        for (int64_t r = q.routes[q.m.first + e]; r < q.routes[q.m.first + e + 1];) {
-            const chunk c = chunk_at(&q, e, r);
+    for (int64_t n = 0; n < q.m.experts; n++) {
+        const expert e = expert_at(&q, n);
+        for (int64_t r = q.routes[q.m.first + n]; r < q.routes[q.m.first + n + 1];) {
+            const chunk c = chunk_at(&q, &e, r);
             CKPT_TRY(run_chunk(&q, &c, err));
             r += c.rows;
         }
     }
-    const int64_t used = q.routes[q.m.first + q.m.experts];
-    memset((float *)args->saved[GATES] + used * F, 0, (size_t)((q.m.rows - used) * F) * sizeof(float));
-    memset((float *)args->saved[UPS] + used * F, 0, (size_t)((q.m.rows - used) * F) * sizeof(float));
-    combine(&q, at(args, q.room.x), true, args->out[0]);
+    for (int k = GATES; k <= UPS; k++) {
+        const int64_t row = q.m.hidden * ckpt_dtype_bytes(args->node->dtype), used = q.routes[q.m.first + q.m.experts];
+        memset((char *)args->saved[k] + used * row, 0, (size_t)((q.m.rows - used) * row));
+    }
+    float *const y = opened(&q, args->out[0], 0, q.room.tokens);
+    combine(&q, at(args, q.room.x), true, y);
+    rounded(&q, y, tokens, args->out[0], 0);
     *(float *)args->out[1] = balance(&q);
     return CKPT_OK;
 }
@@ -378,13 +453,14 @@ static ckpt_code forward(const ckpt_kernel_args *args, ckpt_err *err)
  * weighted inner values in `inner`, the gradient of gates in `dgate` and of ups in `dinner`. */
 static void inner_gradients(const moe *q, const chunk *c, float *inner, float *dgate, float *dinner)
 {
-    const int64_t F = q->m.hidden;
-    const float *const gates = q->args->saved[GATES], *const ups = q->args->saved[UPS];
-    activate(q, c, inner);
-#pragma omp parallel for schedule(static) num_threads(q->args->node->threads) if (c->rows * F > CKPT_PARALLEL)
+    const int64_t F = q->m.hidden, first = c->first * F, count = c->rows * F;
+    const float *const gates = widened(q, q->args->saved[GATES], first, count, q->room.gates);
+    const float *const ups = widened(q, q->args->saved[UPS], first, count, q->room.ups);
+    activate(q, c, gates, ups, inner);
+#pragma omp parallel for schedule(static) num_threads(q->args->node->threads) if (count > CKPT_PARALLEL)
     for (int64_t r = 0; r < c->rows; r++) {
         const int32_t a = q->routes[q->m.source + c->first + r];
-        const float *const g = gates + (c->first + r) * F, *const u = ups + (c->first + r) * F;
+        const float *const g = gates + r * F, *const u = ups + r * F;
         float *const own = inner + r * F, *const dg = dgate + r * F, *const du = dinner + r * F;
         float share = 1.0f;
         const float weight = a >= 0 ? weight_of(q, a, &share) : 0.0f;
@@ -405,12 +481,13 @@ static void inner_gradients(const moe *q, const chunk *c, float *inner, float *d
 static ckpt_code chunk_gradients(const moe *q, const chunk *c, ckpt_err *err)
 {
     const ckpt_kernel_args *const args = q->args;
-    const int64_t C = q->m.width, F = q->m.hidden, weight = c->expert * C * F;
+    const int64_t C = q->m.width, weight = c->expert->number * C * q->m.hidden;
+    const float *const *const weights = c->expert->weights;
     const float *const x = at(args, q->room.x) + c->first * C;
     float *const dy = at(args, q->room.dy) + c->first * C, *const inner = at(args, q->room.inner[0]);
     float *const dgate = at(args, q->room.inner[1]), *const dup = at(args, q->room.inner[2]);
     const int out = c->later ? DOUT_ADDS : DOUT, in = c->later ? DIN_ADDS : DIN;
-    CKPT_TRY(product(q, c->call[DINNER], dy, args->param[DOWN] + weight, dup, err));
+    CKPT_TRY(product(q, c->call[DINNER], dy, weights[DOWN], dup, err));
     inner_gradients(q, c, inner, dgate, dup);
     CKPT_TRY(product(q, c->call[out], dy, inner, args->grad_param[DOWN] + weight, err));
     CKPT_TRY(product(q, c->call[in], dgate, x, args->grad_param[GATE] + weight, err));
@@ -418,8 +495,8 @@ static ckpt_code chunk_gradients(const moe *q, const chunk *c, ckpt_err *err)
     if (args->grad_in[0] == NULL) {
         return CKPT_OK;
     }
-    CKPT_TRY(product(q, c->call[DROWS], dgate, args->param[GATE] + weight, dy, err));
-    return product(q, c->call[DROWS_ADDS], dup, args->param[UP] + weight, dy, err);
+    CKPT_TRY(product(q, c->call[DROWS], dgate, weights[GATE], dy, err));
+    return product(q, c->call[DROWS_ADDS], dup, weights[UP], dy, err);
 }
 
 static ckpt_code expert_gradients(const moe *q, ckpt_err *err)
@@ -428,13 +505,14 @@ static ckpt_code expert_gradients(const moe *q, ckpt_err *err)
     const size_t weights = (size_t)(q->m.width * q->m.hidden);
     gather(q, args->in[0], at(args, q->room.x));
     gather(q, args->grad_out[0], at(args, q->room.dy));
-    for (int64_t e = 0; e < q->m.experts; e++) {
-        const int64_t start = q->routes[q->m.first + e], end = q->routes[q->m.first + e + 1];
+    for (int64_t n = 0; n < q->m.experts; n++) {
+        const int64_t start = q->routes[q->m.first + n], end = q->routes[q->m.first + n + 1];
+        const expert e = expert_at(q, n);
         for (int k = GATE; k <= DOWN && start == end; k++) {
-            memset(args->grad_param[k] + (size_t)e * weights, 0, weights * sizeof(float));
+            memset(args->grad_param[k] + (size_t)n * weights, 0, weights * sizeof(float));
         }
         for (int64_t r = start; r < end;) {
-            const chunk c = chunk_at(q, e, r);
+            const chunk c = chunk_at(q, &e, r);
             CKPT_TRY(chunk_gradients(q, &c, err));
             r += c.rows;
         }
@@ -478,6 +556,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const moe q = open(args, true);
     const moe_state *const state = args->state;
     const size_t weights = (size_t)(q.m.experts * q.m.width * q.m.hidden);
+    const int64_t tokens = q.m.tokens * q.m.width;
     memset(at(args, q.room.dweights), 0, (size_t)q.m.slot * sizeof(float)); /* of assignments without a row */
     if (args->grad_out[0] != NULL) {
         CKPT_TRY(expert_gradients(&q, err));
@@ -487,13 +566,17 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     }
     logit_gradients(&q, args->grad_out[1] != NULL ? *(const float *)args->grad_out[1] : 0.0f);
     const float *const dlogits = at(args, q.room.dlogits);
-    CKPT_TRY(product(&q, state->router[DROUTER], dlogits, args->in[0], args->grad_param[ROUTER], err));
-    if (args->grad_in[0] != NULL) {
-        CKPT_TRY(product(&q, state->router[DX], dlogits, args->param[ROUTER], args->grad_in[0], err));
+    CKPT_TRY(product(&q, state->router[DROUTER], dlogits, widened(&q, args->in[0], 0, tokens, q.room.tokens),
+                     args->grad_param[ROUTER], err));
+    if (args->grad_in[0] == NULL) {
+        return CKPT_OK;
     }
-    if (args->grad_in[0] != NULL && args->grad_out[0] != NULL) {
-        combine(&q, at(args, q.room.dy), false, args->grad_in[0]);
+    float *const dx = opened(&q, args->grad_in[0], 0, q.room.dtokens);
+    CKPT_TRY(product(&q, state->router[DX], dlogits, weights_of(&q, ROUTER, 0), dx, err));
+    if (args->grad_out[0] != NULL) {
+        combine(&q, at(args, q.room.dy), false, dx);
     }
+    rounded(&q, dx, tokens, args->grad_in[0], 0);
     return CKPT_OK;
 }
 

@@ -61,6 +61,8 @@ static const ckpt_case cases[] = {
     {.op = "adaptive_maxpool2d", IN(F(2, 523, 12, 13)), AT(LIST("output_size", 5, 4))},
     {.op = "avgpool2d", IN(F(2, 523, 12, 13)), AT(LIST("kernel_size", 3), LIST("stride", 2), LIST("padding", 1))},
     {.op = "adaptive_avgpool2d", IN(F(2, 523, 12, 13)), AT(LIST("output_size", 5, 4))},
+    {.op = "moe", IN(F(130, 19)), AT(INT("experts", 5), INT("hidden", 23))},
+    {.op = "moe", IN(F(2, 5, 19)), AT(INT("experts", 16), INT("top", 1), INT("hidden", 7), REAL("capacity", 2))},
     {.op = "global_avgpool", IN(F(3, 523, 11, 13))},
 };
 /* clang-format on */
@@ -103,7 +105,8 @@ typedef struct trial {
     const ckpt_case *which;
     ckpt_node node;
     const ckpt_way *forward_way, *backward_way;
-    array in[TENSORS], out[TENSORS], saved[CKPT_SAVED_MAX], param[CKPT_PARAM_MAX], stat[CKPT_STAT_MAX];
+    array in[TENSORS], out[TENSORS], saved[CKPT_SAVED_MAX], param[CKPT_PARAM_MAX], param16[CKPT_PARAM_MAX],
+        stat[CKPT_STAT_MAX];
     array grad_out[TENSORS], grad_in[TENSORS], grad_param[CKPT_PARAM_MAX];
     uint64_t adds;
 } trial;
@@ -147,8 +150,12 @@ static void prepare(trial *t)
     }
     for (int k = 0; k < n->param_count; k++) {
         t->param[k] = make(&n->param[k].tensor, CKPT_FLOAT32);
+        t->param16[k] = make(&n->param[k].tensor, CKPT_BFLOAT16);
         t->grad_param[k] = make(&n->param[k].tensor, CKPT_FLOAT32);
         fill(t->which, 0, &t->param[k], &generator);
+        for (int64_t i = 0; i < t->param[k].count; i++) {
+            put(&t->param16[k], i, at(&t->param[k], i));
+        }
     }
     for (int k = 0; k < n->stat_count; k++) {
         t->stat[k] = make(&n->stat[k].tensor, CKPT_FLOAT32);
@@ -178,6 +185,7 @@ static void call(trial *t, ckpt_device *device, const ckpt_bound_kernel *bound, 
     }
     for (int k = 0; k < n->param_count; k++) {
         param[k] = t->param[k].memory;
+        param16[k] = n->dtype == CKPT_BFLOAT16 ? t->param16[k].memory : NULL;
         grad_param[k] = t->grad_param[k].memory;
     }
     for (int k = 0; k < n->stat_count; k++) {
@@ -229,14 +237,23 @@ static const ckpt_way *way_of(const ckpt_node *node, const char *name, bool back
     return NULL;
 }
 
-/* Forward and backward. Backward of either type finds outputs as bfloat16 has them. */
+/* To what bfloat16 has. */
+static void round_values(const array *a)
+{
+    for (int64_t i = 0; i < a->count; i++) {
+        put(a, i, ckpt_bfloat16_value(ckpt_bfloat16_of(at(a, i))));
+    }
+}
+
+/* Forward and backward. Backward of either type finds as bfloat16 has them what `narrow`, the bfloat16 node, has so. */
 static void run(const ckpt_case *c, ckpt_dtype dtype, int threads, const char *way, bool adds, result *r)
 {
     const ckpt_network *network = NULL;
-    const ckpt_node *node = NULL;
+    const ckpt_node *node = NULL, *narrow = NULL;
     ckpt_device *device = NULL;
     ckpt_bound_kernel bound;
     ckpt_err err = {0};
+    CHECK_OK(ckpt_case_network_as(c, CKPT_BFLOAT16, threads, &arena, &network, &narrow, &err), err);
     CHECK_OK(ckpt_case_network_as(c, dtype, threads, &arena, &network, &node, &err), err);
     trial t = {.which = c, .node = *node, .adds = adds && ckpt_node_accumulates(node) ? node->grad_in : 0};
     t.forward_way = way_of(node, way, false);
@@ -246,13 +263,16 @@ static void run(const ckpt_case *c, ckpt_dtype dtype, int threads, const char *w
     prepare(&t);
     call(&t, device, &bound, false);
     collect(r, t.out, node->out_count);
+    collect(r, t.saved, t.forward_way != NULL || node->way_saved == 0 ? node->saved_count : 0);
     for (int k = 0; k < node->out_count; k++) {
-        for (int64_t i = 0; i < t.out[k].count; i++) {
-            put(&t.out[k], i, ckpt_bfloat16_value(ckpt_bfloat16_of(at(&t.out[k], i))));
+        round_values(&t.out[k]);
+    }
+    for (int k = 0; k < node->saved_count; k++) {
+        if (narrow->saved[k].dtype == CKPT_BFLOAT16) {
+            round_values(&t.saved[k]);
         }
     }
     call(&t, device, &bound, true);
-    collect(r, t.saved, t.forward_way != NULL || node->way_saved == 0 ? node->saved_count : 0);
     collect(r, t.grad_in, node->in_count);
     collect(r, t.grad_param, node->param_count);
     ckpt_device_unbind(&bound);
