@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/names.h"
+#include "profiler/profiler_impl.h"
 
 enum { FORWARD, BACKWARD, UPDATE, AGAIN, OWN_CELLS };
 
@@ -370,16 +371,6 @@ static ckpt_code take_row(const joining *j, int r, ckpt_err *err)
     return take_ways(j, r, err);
 }
 
-static void repeat_row(const ckpt_profile_row *from, ckpt_profile_row *row)
-{
-    row->forward = from->forward;
-    row->backward = from->backward;
-    row->update = from->update;
-    row->recompute = from->recompute;
-    row->way = from->way;
-    row->way_count = from->way_count;
-}
-
 static ckpt_code take_rows(const joining *j, ckpt_err *err)
 {
     for (int r = 0; r < j->profile->row_count; r++) {
@@ -387,7 +378,7 @@ static ckpt_code take_rows(const joining *j, ckpt_err *err)
     }
     for (int r = 0; r < j->profile->row_count; r++) {
         if (j->twin[r] != r) {
-            repeat_row(&j->row[j->twin[r]], &j->row[r]);
+            ckpt_profile_repeat(&j->row[j->twin[r]], &j->row[r]);
         }
     }
     return CKPT_OK;

@@ -201,17 +201,23 @@ static ckpt_code measure_layer(ckpt_profiling *profiling, const ckpt_node *node,
     return code;
 }
 
-/* All but the kernels, which are listed once. */
-static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
+void ckpt_profile_repeat(const ckpt_profile_row *from, ckpt_profile_row *row)
 {
-    row->algorithms = from->algorithms;
     row->forward = from->forward;
     row->backward = from->backward;
     row->update = from->update;
-    row->forward_workspace_bytes = from->forward_workspace_bytes;
-    row->backward_workspace_bytes = from->backward_workspace_bytes;
+    row->recompute = from->recompute;
     row->way = from->way;
     row->way_count = from->way_count;
+}
+
+/* All but the kernels, which are listed once. */
+static void copy_measured(const ckpt_profile_row *from, ckpt_profile_row *row)
+{
+    ckpt_profile_repeat(from, row);
+    row->algorithms = from->algorithms;
+    row->forward_workspace_bytes = from->forward_workspace_bytes;
+    row->backward_workspace_bytes = from->backward_workspace_bytes;
 }
 
 static ckpt_code measure_all(ckpt_profiling *profiling, ckpt_profile *made, ckpt_profile_row *row, int *row_of,

@@ -92,6 +92,9 @@ CKPT_MUST_USE ckpt_code ckpt_bench_start(ckpt_bench *bench, ckpt_direction direc
 CKPT_MUST_USE ckpt_code ckpt_profile_time(ckpt_profiling *profiling, ckpt_bench *bench, int index,
                                           ckpt_profile_row *row, ckpt_err *err);
 
+/* The times and ways of the layer that was measured, in the row of one that is the same. */
+void ckpt_profile_repeat(const ckpt_profile_row *from, ckpt_profile_row *row);
+
 /* Medians over the runs of one direction that were recorded whole. */
 typedef struct ckpt_joined {
     int launches; /* of one run; 0: nothing was recorded */
