@@ -9,29 +9,20 @@
 
 enum { SHORT = 64 };
 
-static void copy(int64_t n, const float *from, float *to)
-{
-    if (n > SHORT) {
-        memcpy(to, from, (size_t)n * sizeof *to);
-        return;
+#define COPY(type)                                                                                                     \
+    static void copy_##type(int64_t n, const type *from, type *to)                                                     \
+    {                                                                                                                  \
+        if (n > SHORT) {                                                                                               \
+            memcpy(to, from, (size_t)n * sizeof *to);                                                                  \
+            return;                                                                                                    \
+        }                                                                                                              \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                            \
+        {                                                                                                              \
+            to[i] = from[i];                                                                                           \
+        }                                                                                                              \
     }
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = from[i];
-    }
-}
-
-static void copy16(int64_t n, const uint16_t *from, uint16_t *to)
-{
-    if (n > SHORT) {
-        memcpy(to, from, (size_t)n * sizeof *to);
-        return;
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = from[i];
-    }
-}
+COPY(float)
+COPY(uint16_t)
 
 /* Neighbours of a row to their place in another, elements `from_at` and `to_at`. */
 static void place(bool narrow, int64_t n, bool adds, const void *from, int64_t from_at, void *to, int64_t to_at)
@@ -39,11 +30,11 @@ static void place(bool narrow, int64_t n, bool adds, const void *from, int64_t f
     if (narrow && adds) {
         ckpt_narrow_add(n, (const uint16_t *)from + from_at, (uint16_t *)to + to_at);
     } else if (narrow) {
-        copy16(n, (const uint16_t *)from + from_at, (uint16_t *)to + to_at);
+        copy_uint16_t(n, (const uint16_t *)from + from_at, (uint16_t *)to + to_at);
     } else if (adds) {
         ckpt_vector_add(n, (const float *)from + from_at, (float *)to + to_at);
     } else {
-        copy(n, (const float *)from + from_at, (float *)to + to_at);
+        copy_float(n, (const float *)from + from_at, (float *)to + to_at);
     }
 }
 
