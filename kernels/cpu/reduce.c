@@ -169,12 +169,16 @@ static bool beats(float a, float b)
     return a > b || (isnan(a) && !isnan(b));
 }
 
+/* Of a part's terms; `where`: their numbers. */
 static void max_columns(const ckpt_reduction *r, const piece *p, float *most, int32_t *where)
 {
-    memcpy(most, p->start, (size_t)p->width * sizeof *most);
-    memset(where, 0, (size_t)p->width * sizeof *where);
-    for (int64_t term = 1; term < r->terms;) {
-        const run rows = find_run(r, p, term, r->terms);
+    const int64_t first = p->part * r->part_terms, end = part_end(r, p);
+    memcpy(most, find_run(r, p, first, end).from, (size_t)p->width * sizeof *most);
+    for (int j = 0; j < p->width; j++) {
+        where[j] = (int32_t)first;
+    }
+    for (int64_t term = first + 1; term < end;) {
+        const run rows = find_run(r, p, term, end);
         for (int64_t i = 0; i < rows.count; i++) {
             const float *const row = rows.from + i * rows.step;
             for (int j = 0; j < p->width; j++) {
@@ -187,27 +191,47 @@ static void max_columns(const ckpt_reduction *r, const piece *p, float *most, in
     }
 }
 
+/* The first of the parts whose maximum no other beats. */
+static void join_parts(const ckpt_reduction *r, const float *most, const int32_t *where, float *y, int32_t *index)
+{
+    for (int64_t output = 0; output < r->outputs; output++) {
+        int64_t best = output;
+        for (int64_t part = 1; part < r->parts; part++) {
+            best = beats(most[part * r->outputs + output], most[best]) ? part * r->outputs + output : best;
+        }
+        const int64_t to = offset_of(r->kept, r->kept_count, output, true);
+        y[to] = most[best];
+        index[to] = where[best];
+    }
+}
+
 static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
 {
     (void)err;
-    ckpt_reduction r = ckpt_reduction_of_axes(args->node);
-    r.parts = 1;
-    r.part_terms = r.terms;
+    const ckpt_reduction r = ckpt_reduction_of_axes(args->node);
     const pieces all = pieces_of(&r);
     const ckpt_reduction_axis *const last = &r.kept[r.kept_count - 1];
-    float *const y = args->out[0];
-    int32_t *const index = args->saved[0];
+    float *const y = args->out[0], *const parts = args->workspace; /* [parts][outputs], then their numbers */
+    int32_t *const index = args->saved[0], *const numbers = (int32_t *)(void *)(parts + r.parts * r.outputs);
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (r.outputs * r.terms > CKPT_PARALLEL)
     for (int64_t number = 0; number < all.count; number++) {
         const piece p = find_piece(&r, &all, args->in[0], number);
-        const int64_t to = offset_of(r.kept, r.kept_count, p.first, true);
+        const int64_t own = p.part * r.outputs + p.first, to = offset_of(r.kept, r.kept_count, p.first, true);
         float most[STRIP];
         int32_t where[STRIP];
         max_columns(&r, &p, most, where);
         for (int j = 0; j < p.width; j++) {
-            y[to + j * last->to] = most[j];
-            index[to + j * last->to] = where[j];
+            if (r.parts > 1) {
+                parts[own + j] = most[j];
+                numbers[own + j] = where[j];
+            } else {
+                y[to + j * last->to] = most[j];
+                index[to + j * last->to] = where[j];
+            }
         }
+    }
+    if (r.parts > 1) {
+        join_parts(&r, parts, numbers, y, index);
     }
     return CKPT_OK;
 }
@@ -292,6 +316,7 @@ const ckpt_kernel ckpt_cpu_mean = {
 
 const ckpt_kernel ckpt_cpu_max = {
     .op = "max",
+    .workspace = workspace,
     .forward = max_forward,
     .backward = max_backward,
 };

@@ -52,6 +52,7 @@ static ckpt_code infer_max(ckpt_node *node, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(ckpt_node_add_saved(node, "indices", CKPT_INT32, &indices, err));
     node->backward_saved = 1;
     node->backward_flop = r.outputs;
+    node->forward_workspace_bytes = ckpt_reduction_workspace(&r, sizeof(float) + sizeof(int32_t));
     return CKPT_OK;
 }
 

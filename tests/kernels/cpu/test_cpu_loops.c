@@ -79,6 +79,7 @@ static const ckpt_case cases[] = {
     {.op = "mean", IN(F(301, 103)), AT(INT("axis", 1))},
     {.op = "mean", IN(F(5003, 7)), AT(INT("axis", 0))},
     {.op = "max", IN(F(5, 203, 303)), AT(INT("axis", 1))},
+    {.op = "max", IN(F(300007))},
     {.op = "max", IN(F(301, 103)), AT(LIST("axis", 1))},
     {.op = "gather", IN(F(97, 203), IDS(97, 3, 200))},
     {.op = "gather", IN(F(5, 61, 103), IDS(61, 70)), AT(INT("axis", 1))},
