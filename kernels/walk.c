@@ -2,8 +2,10 @@
  * as they can. */
 #include "kernels/walk.h"
 
+#include <stddef.h>
 #include <string.h>
 
+#include "ops/axes.h"
 #include "ops/reduction.h"
 
 /* Are all positions of the source read, in order? */
@@ -28,14 +30,7 @@ static void finish(ckpt_walk *walk)
     int count = 0;
     for (int d = 0; d < walk->count; d++) {
         const ckpt_walk_axis a = axis[d];
-        if (a.dim == 1) {
-            continue;
-        }
-        int at = count++;
-        for (; at > 0 && axis[at - 1].to < a.to; at--) {
-            axis[at] = axis[at - 1];
-        }
-        axis[at] = a;
+        ckpt_axes_insert(axis, &count, sizeof a, offsetof(ckpt_walk_axis, to), &a);
     }
     int merged = 0;
     for (int i = 1; i < count; i++) {

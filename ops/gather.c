@@ -3,37 +3,11 @@
 
 #include <stddef.h>
 
-/* Inserts by the stride at `key` bytes of the axis, the greatest first. */
+#include "ops/axes.h"
+
 static void add_axis(ckpt_gather_axis *axis, int *count, size_t key, const ckpt_gather_axis *more)
 {
-    if (more->dim == 1) {
-        return;
-    }
-    const int64_t stride = *(const int64_t *)(const void *)((const char *)more + key);
-    int at = (*count)++;
-    for (; at > 0 && *(const int64_t *)(const void *)((const char *)&axis[at - 1] + key) < stride; at--) {
-        axis[at] = axis[at - 1];
-    }
-    axis[at] = *more;
-}
-
-/* Merges neighbours that stay neighbours everywhere; one axis at least is left. */
-static void merge(ckpt_gather_axis *axis, int *count)
-{
-    int merged = 0;
-    for (int i = 1; i < *count; i++) {
-        ckpt_gather_axis *const last = &axis[merged];
-        const ckpt_gather_axis next = axis[i];
-        if (last->x == next.dim * next.x && last->y == next.dim * next.y && last->id == next.dim * next.id) {
-            *last = (ckpt_gather_axis){last->dim * next.dim, next.x, next.y, next.id};
-        } else {
-            axis[++merged] = next;
-        }
-    }
-    if (*count == 0) {
-        axis[0] = (ckpt_gather_axis){.dim = 1};
-    }
-    *count = merged + 1;
+    ckpt_axes_insert(axis, count, sizeof *axis, key, more);
 }
 
 ckpt_gather ckpt_gather_of(const ckpt_node *node)
@@ -60,8 +34,8 @@ ckpt_gather ckpt_gather_of(const ckpt_node *node)
             add_axis(g.kept, &g.kept_count, offsetof(ckpt_gather_axis, x), &a);
         }
     }
-    merge(g.out, &g.out_count);
-    merge(g.kept, &g.kept_count);
-    merge(g.ids, &g.id_count);
+    ckpt_axes_merge(g.out, &g.out_count, sizeof *g.out);
+    ckpt_axes_merge(g.kept, &g.kept_count, sizeof *g.kept);
+    ckpt_axes_merge(g.ids, &g.id_count, sizeof *g.ids);
     return g;
 }

@@ -1,47 +1,20 @@
 /* Sums over dims, and in how many parts. */
 #include "ops/reduction.h"
 
+#include <stddef.h>
+
+#include "ops/axes.h"
 #include "ops/ops_impl.h"
 
 /* A block of threads, or a thread of the CPU, sums this many columns at a time. So many blocks fill a large device; and
  * a part is at least so many elements, or terms of a column on a GPU. */
 enum { STRIP = 256, CPU_BLOCKS = 64, CPU_PART = 16384, GPU_BLOCKS = 512, GPU_PART = 2048, GPU_ROWS = 32 };
 
-/* Inserts an axis, slowest of the input first. */
+/* Slowest of the input first. */
 static void add_axis(ckpt_reduction_axis *axis, int *count, int64_t dim, int64_t from, int64_t to)
 {
-    if (dim == 1) {
-        return;
-    }
-    int at = (*count)++;
-    for (; at > 0 && axis[at - 1].from < from; at--) {
-        axis[at] = axis[at - 1];
-    }
-    axis[at] = (ckpt_reduction_axis){dim, from, to};
-}
-
-/* Merges neighbours that stay neighbours. Returns the number of indices; one axis at least is left. */
-static int64_t merge(ckpt_reduction_axis *axis, int *count)
-{
-    int64_t indices = 1;
-    int merged = 0;
-    for (int i = 1; i < *count; i++) {
-        ckpt_reduction_axis *const last = &axis[merged];
-        const ckpt_reduction_axis next = axis[i];
-        if (last->from == next.dim * next.from && last->to == next.dim * next.to) {
-            *last = (ckpt_reduction_axis){last->dim * next.dim, next.from, next.to};
-        } else {
-            axis[++merged] = next;
-        }
-    }
-    if (*count == 0) {
-        axis[0] = (ckpt_reduction_axis){1, 0, 0};
-    }
-    *count = merged + 1;
-    for (int i = 0; i < *count; i++) {
-        indices *= axis[i].dim;
-    }
-    return indices;
+    ckpt_axes_insert(axis, count, sizeof *axis, offsetof(ckpt_reduction_axis, from),
+                     &(ckpt_reduction_axis){dim, from, to});
 }
 
 static int64_t ceiling(int64_t a, int64_t b)
@@ -62,8 +35,8 @@ static void choose_parts(ckpt_reduction *r, bool gpu)
 
 static void finish(ckpt_reduction *r, bool gpu)
 {
-    r->outputs = merge(r->kept, &r->kept_count);
-    r->terms = merge(r->reduced, &r->reduced_count);
+    r->outputs = ckpt_axes_merge(r->kept, &r->kept_count, sizeof *r->kept);
+    r->terms = ckpt_axes_merge(r->reduced, &r->reduced_count, sizeof *r->reduced);
     r->columns = r->kept[r->kept_count - 1].from == 1;
     choose_parts(r, gpu);
 }
