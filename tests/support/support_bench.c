@@ -332,6 +332,18 @@ ckpt_bytes test_way_workspace(const ckpt_bound_kernel *bound, const ckpt_way *wa
     return way != NULL && way->workspace_bytes >= 0 ? way->workspace_bytes : own;
 }
 
+void test_call(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args, bool backward)
+{
+    const ckpt_bytes own = backward ? bound->backward_workspace_bytes : bound->forward_workspace_bytes;
+    ckpt_kernel_args full = *args;
+    ckpt_err err = {0};
+    full.workspace_bytes = test_way_workspace(bound, args->way, own);
+    CHECK_OK(device->api->reserve(device, full.workspace_bytes, &full.workspace, &err), err);
+    memset(full.workspace, 0xff, (size_t)full.workspace_bytes);
+    CHECK_OK((backward ? ckpt_device_backward : ckpt_device_forward)(device, bound, &full, &err), err);
+    device->api->release(device, full.workspace, full.workspace_bytes);
+}
+
 ckpt_code ckpt_bench_try(ckpt_bench *bench, const ckpt_run *run, ckpt_err *err)
 {
     const ckpt_node *const node = bench->node;

@@ -56,6 +56,8 @@ typedef struct ckpt_reads {
 ckpt_reads test_way_reads(const ckpt_node *node, const ckpt_way *way);
 /* Bytes of workspace that a way uses where the own one uses `own`; CKPT_WAY_ABSENT. */
 ckpt_bytes test_way_workspace(const ckpt_bound_kernel *bound, const ckpt_way *way, ckpt_bytes own);
+/* Runs a layer in the way of `args` with a workspace of just that size, which holds NaN before; fails on an error. */
+void test_call(ckpt_device *device, const ckpt_bound_kernel *bound, const ckpt_kernel_args *args, bool backward);
 
 /* Make network, data and binding; the kernel is given the op's stated allowances and must do with them. */
 void ckpt_bench_init(ckpt_bench *bench, const ckpt_case *test, int number, int threads, uint64_t seed);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/device.h"
-#include "tests/support/support_cases.h"
+#include "tests/support/support_bench.h"
 
 /* clang-format off */
 #define INT(n, v)  {.name = (n), .kind = CKPT_INT, .integer = (v), .real = (v)}
@@ -171,7 +171,7 @@ static void call(trial *t, ckpt_device *device, const ckpt_bound_kernel *bound, 
     const void *in[TENSORS] = {0}, *grad_out[TENSORS] = {0}, *param16[CKPT_PARAM_MAX] = {0};
     const float *param[CKPT_PARAM_MAX] = {0};
     float *stat[CKPT_STAT_MAX] = {0}, *grad_param[CKPT_PARAM_MAX] = {0};
-    void *out[TENSORS] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[TENSORS] = {0}, *workspace = NULL;
+    void *out[TENSORS] = {0}, *saved[CKPT_SAVED_MAX] = {0}, *grad_in[TENSORS] = {0};
     for (int k = 0; k < n->in_count; k++) {
         in[k] = t->in[k].memory;
         grad_in[k] = (n->grad_in >> k & 1) != 0 ? t->grad_in[k].memory : NULL;
@@ -191,13 +191,7 @@ static void call(trial *t, ckpt_device *device, const ckpt_bound_kernel *bound, 
     for (int k = 0; k < n->stat_count; k++) {
         stat[k] = t->stat[k].memory;
     }
-    const ckpt_way *const way = backward ? t->backward_way : t->forward_way;
-    const ckpt_bytes own = backward ? bound->backward_workspace_bytes : bound->forward_workspace_bytes;
-    const ckpt_bytes bytes = way != NULL && way->workspace_bytes >= 0 ? way->workspace_bytes : own;
-    ckpt_err err = {0};
-    CHECK_OK(device->api->reserve(device, bytes, &workspace, &err), err);
-    memset(workspace, 0xff, (size_t)bytes); /* NaN */
-    const ckpt_kernel_args args = {.way = way,
+    const ckpt_kernel_args args = {.way = backward ? t->backward_way : t->forward_way,
                                    .in = in,
                                    .out = out,
                                    .saved = saved,
@@ -208,12 +202,9 @@ static void call(trial *t, ckpt_device *device, const ckpt_bound_kernel *bound, 
                                    .grad_in = grad_in,
                                    .grad_param = grad_param,
                                    .grad_in_adds = t->adds,
-                                   .workspace = workspace,
-                                   .workspace_bytes = bytes,
                                    .seed = 99,
                                    .step = 3};
-    CHECK_OK((backward ? ckpt_device_backward : ckpt_device_forward)(device, bound, &args, &err), err);
-    device->api->release(device, workspace, bytes);
+    test_call(device, bound, &args, backward);
 }
 
 static void collect(result *r, const array *from, int count)

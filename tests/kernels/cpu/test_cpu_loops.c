@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/device.h"
-#include "tests/support/support_cases.h"
+#include "tests/support/support_bench.h"
 #include "tests/support/support_reference.h"
 
 /* clang-format off */
@@ -233,10 +233,6 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
     for (int k = 0; k < CKPT_SAVED_MAX; k++) {
         saved[k] = !backward || (node.backward_saved >> k & 1) != 0 ? t->saved[k].memory : NULL;
     }
-    const ckpt_bytes bytes = backward ? bound.backward_workspace_bytes : bound.forward_workspace_bytes;
-    void *workspace = NULL;
-    CHECK_OK(device->api->reserve(device, bytes, &workspace, &err), err);
-    memset(workspace, 0xff, (size_t)bytes); /* NaN */
     const ckpt_kernel_args args = {.in = in,
                                    .out = out,
                                    .saved = saved,
@@ -246,12 +242,9 @@ static void run(trial *t, int threads, bool backward, uint64_t adds)
                                    .grad_param = t->grad_param,
                                    .grad_in_adds = adds,
                                    .grad_param_adds = adds,
-                                   .workspace = workspace,
-                                   .workspace_bytes = bytes,
                                    .seed = 99,
                                    .step = 3};
-    CHECK_OK((backward ? ckpt_device_backward : ckpt_device_forward)(device, &bound, &args, &err), err);
-    device->api->release(device, workspace, bytes);
+    test_call(device, &bound, &args, backward);
     ckpt_device_unbind(&bound);
     ckpt_device_close(device);
 }
