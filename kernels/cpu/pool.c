@@ -86,27 +86,27 @@ static int64_t some_channels(const window *w, int64_t first)
 
 /* Some channels of an output pixel of an image whose first of them is element `image` of x, with the numbers of their maxima
  * in the window. */
-static void max_channels(const window *w, const void *x, int64_t image, span rows, span columns, int64_t top,
-                         int64_t left, int64_t n, float *y, int32_t *index)
+static inline void max_channels(bool narrow, const window *w, const void *x, int64_t image, span rows, span columns,
+                                int64_t top, int64_t left, int64_t n, float *y, int32_t *index)
 {
-    float room[CHANNELS];
     bool first = true;
     for (int64_t h = rows.first; h < rows.end; h++) {
         for (int64_t k = columns.first; k < columns.end; k++) {
-            const float *const pixel = ckpt_run(w->narrow, x, image + (h * w->in[1] + k) * w->channels, n, room);
+            const int64_t pixel = image + (h * w->in[1] + k) * w->channels;
             const int32_t position = (int32_t)((h - top) * w->kernel[1] + k - left);
             if (first) {
                 first = false;
                 for (int64_t c = 0; c < n; c++) {
-                    y[c] = pixel[c];
+                    y[c] = ckpt_element(narrow, x, pixel + c);
                     index[c] = position;
                 }
                 continue;
             }
 #pragma omp simd
             for (int64_t c = 0; c < n; c++) {
-                const bool take = pixel[c] > y[c] || pixel[c] != pixel[c]; /* NaN wins, as in PyTorch */
-                y[c] = take ? pixel[c] : y[c];
+                const float value = ckpt_element(narrow, x, pixel + c);
+                const bool take = value > y[c] || value != value; /* NaN wins, as in PyTorch */
+                y[c] = take ? value : y[c];
                 index[c] = take ? position : index[c];
             }
         }
@@ -123,7 +123,11 @@ static void max_pixel(const window *w, const void *x, int64_t image, span rows, 
     for (int64_t first = 0; first < w->channels; first += CHANNELS) {
         const int64_t n = some_channels(w, first);
         float *const most = ckpt_open_run(w->narrow, y, at + first, n, false, room);
-        max_channels(w, x, image + first, rows, columns, top, left, n, most, index);
+        if (w->narrow) {
+            max_channels(true, w, x, image + first, rows, columns, top, left, n, most, index);
+        } else {
+            max_channels(false, w, x, image + first, rows, columns, top, left, n, most, index);
+        }
         ckpt_close_run(w->narrow, most, n, y, at + first);
         if (bytes) {
             uint8_t *const to = (uint8_t *)saved + at + first;
@@ -155,15 +159,26 @@ static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
 
 /* dx += dy where the maximum was at `position`. */
 #define GIVE(type)                                                                                                     \
-    static void give_##type(int64_t n, const float *dy, const type *index, type position, float *dx)                   \
+    static inline void give_##type(bool narrow, int64_t n, const void *dy, const type *index, int64_t at,              \
+                                   type position, float *dx)                                                           \
     {                                                                                                                  \
         _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
         {                                                                                                              \
-            dx[c] += index[c] == position ? dy[c] : 0.0F;                                                              \
+            dx[c] += index[at + c] == position ? ckpt_element(narrow, dy, at + c) : 0.0F;                              \
         }                                                                                                              \
     }
 GIVE(uint8_t)
 GIVE(int32_t)
+
+static inline void give(bool narrow, bool bytes, int64_t n, const void *dy, const void *index, int64_t at,
+                        int32_t position, float *dx)
+{
+    if (bytes) {
+        give_uint8_t(narrow, n, dy, index, at, (uint8_t)position, dx);
+    } else {
+        give_int32_t(narrow, n, dy, index, at, position, dx);
+    }
+}
 
 /* `n` channels of one input pixel (h, k), from element `start` of dx on: the gradient of every window whose maximum it was.
  * `image`: their first element in the image of dy and of the positions. */
@@ -171,8 +186,8 @@ static void max_pixel_backward(const window *w, int64_t image, int64_t h, int64_
                                const void *index, bool bytes, bool adds, int64_t start, void *dx)
 {
     const span rows = covering(w, 0, h), columns = covering(w, 1, k);
-    float room[CHANNELS], own[CHANNELS];
-    float *const sum = ckpt_open_run(w->narrow, dx, start, n, adds, own);
+    float room[CHANNELS];
+    float *const sum = ckpt_open_run(w->narrow, dx, start, n, adds, room);
     if (!adds) {
         memset(sum, 0, (size_t)n * sizeof *sum);
     }
@@ -181,11 +196,10 @@ static void max_pixel_backward(const window *w, int64_t image, int64_t h, int64_
             const int64_t u = h - origin(w, 0, i), v = k - origin(w, 1, j);
             const int32_t position = (int32_t)(u * w->kernel[1] + v);
             const int64_t at = image + (i * w->out[1] + j) * w->channels;
-            const float *const given = ckpt_run(w->narrow, dy, at, n, room);
-            if (bytes) {
-                give_uint8_t(n, given, (const uint8_t *)index + at, (uint8_t)position, sum);
+            if (w->narrow) {
+                give(true, bytes, n, dy, index, at, position, sum);
             } else {
-                give_int32_t(n, given, (const int32_t *)index + at, position, sum);
+                give(false, bytes, n, dy, index, at, position, sum);
             }
         }
     }
@@ -218,15 +232,19 @@ static ckpt_code max_backward(const ckpt_kernel_args *args, ckpt_err *err)
 static void sum_pixels(const window *w, const void *from, int64_t image, int64_t width, span rows, span columns,
                        float scale, void *to, int64_t at)
 {
-    float room[CHANNELS], own[CHANNELS];
+    float room[CHANNELS];
     for (int64_t first = 0; first < w->channels; first += CHANNELS) {
         const int64_t n = some_channels(w, first);
-        float *const sum = ckpt_open_run(w->narrow, to, at + first, n, false, own);
+        float *const sum = ckpt_open_run(w->narrow, to, at + first, n, false, room);
         memset(sum, 0, (size_t)n * sizeof *sum);
         for (int64_t i = rows.first; i < rows.end; i++) {
             for (int64_t j = columns.first; j < columns.end; j++) {
                 const int64_t pixel = image + (i * width + j) * w->channels + first;
-                ckpt_vector_add(n, ckpt_run(w->narrow, from, pixel, n, room), sum);
+                if (w->narrow) {
+                    ckpt_widen_add(n, (const uint16_t *)from + pixel, sum);
+                } else {
+                    ckpt_vector_add(n, (const float *)from + pixel, sum);
+                }
             }
         }
         for (int64_t c = 0; c < n; c++) {
