@@ -116,7 +116,8 @@ typedef struct ckpt_update_args {
     int64_t count;
     ckpt_matrix matrix; /* where an optimizer updates parameters as a whole: count = stack * rows * columns */
     float *param;
-    /* Written too, rounded to nearest even. NULL in a float32 model. */
+    /* Written too, rounded to nearest even, in the update's own pass where that goes value by value. NULL in a float32
+     * model. */
     void *param16;
     const float *grad;
     const float *scale; /* on the device: factor of the gradients; NULL: 1 */
