@@ -8,6 +8,7 @@
 #include "core/formats/tensor.h"
 #include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/column_sums.h"
+#include "kernels/cpu/depthwise.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/pixels.h"
 #include "kernels/cpu/vector.h"
@@ -20,6 +21,7 @@ typedef struct convolution {
     /* NULL: oneDNN has none here. Where it has one of backward's two, the other is the layer's own. */
     ckpt_dnn *winograd[DIRECTIONS];
     bool product;            /* the calls are matrix products */
+    bool own_weights;        /* the gradient of the filters is our own loop (depthwise.h), not a call */
     ckpt_bytes gather_bytes; /* of pixels gathered at the start of the workspace; 0: not gathered */
     ckpt_bytes turned_bytes; /* of filters turned behind them; 0: not turned */
 } convolution;
@@ -98,9 +100,10 @@ static ckpt_code prepare(void *state, void *context, const ckpt_node *node, ckpt
     if (c->product) {
         return fill_product(c, node, &s, forward, backward, err);
     }
+    c->own_weights = ckpt_depthwise_is(&s) && (backward < 0 || backward >= ckpt_depthwise_workspace(&s, node->threads));
     const bool winograd = ckpt_node_find_way(node, "winograd", false) != NULL;
     for (int d = 0; d < DIRECTIONS; d++) {
-        if (is_wanted(node, &s, d)) {
+        if (is_wanted(node, &s, d) && !(d == WEIGHT && c->own_weights)) {
             CKPT_TRY(ckpt_dnn_convolution(&s, (ckpt_dnn_direction)d, node->threads,
                                           runs_backward(&s, d) ? backward : forward, &c->call[d], err));
             if (winograd) {
@@ -130,7 +133,7 @@ static const ckpt_dnn *call_of(const convolution *c, int direction, bool winogra
 static ckpt_bytes pass_bytes(const ckpt_node *node, const convolution *c, bool backward, bool winograd)
 {
     const ckpt_convolution s = ckpt_convolution_of(node);
-    ckpt_bytes most = 0;
+    ckpt_bytes most = backward && c->own_weights ? ckpt_depthwise_workspace(&s, node->threads) : 0;
     for (int d = 0; d < DIRECTIONS; d++) {
         const ckpt_dnn *const call = runs_backward(&s, d) == backward ? call_of(c, d, winograd) : NULL;
         const ckpt_bytes bytes = call == NULL ? 0 : ckpt_dnn_workspace(call);
@@ -294,6 +297,11 @@ static ckpt_code run(const ckpt_kernel_args *args, ckpt_dnn_direction direction,
                      const void *y, const void *bias, ckpt_err *err)
 {
     const convolution *const c = args->state;
+    if (direction == CKPT_DNN_WEIGHT_GRADIENT && c->own_weights) {
+        const ckpt_convolution s = ckpt_convolution_of(args->node);
+        ckpt_depthwise_weights(&s, x, y, (float *)w, args->workspace, args->node->threads);
+        return CKPT_OK;
+    }
     return c->product ? run_product(args, direction, x, w, y, bias, err)
                       : ckpt_dnn_run(call_of(c, direction, args->way != NULL), (const void *const[4]){x, w, y, bias},
                                      args->workspace, err);
@@ -345,7 +353,7 @@ static ckpt_code backward(const ckpt_kernel_args *args, ckpt_err *err)
     const convolution *const c = args->state;
     const void *const in = args->in[0], *const dy = args->grad_out[0], *const dx = args->grad_in[0];
     float *const bias = node->param_count > 1 ? args->grad_param[1] : NULL;
-    const bool by_library = s.bias && !c->product;
+    const bool by_library = s.bias && !c->product && !c->own_weights;
     CKPT_TRY(run(args, CKPT_DNN_WEIGHT_GRADIENT, s.transposed ? dy : in, args->grad_param[0], s.transposed ? in : dy,
                  by_library ? bias : NULL, err));
     if (bias != NULL && !by_library) {
