@@ -55,7 +55,7 @@ bool ckpt_slice_begins(ckpt_slice slice, const char *with); /* a string that beg
 bool ckpt_slice_number(ckpt_slice slice, int shift, int64_t *value);
 
 /* A copy of at most CKPT_IMPORT_NAME_MAX bytes. Of a string: without quotes and escapes, control characters as blanks.
- * Of other values: as in the text. NULL: no memory. */
+ * Of other values: as in the text. Of nothing: "". NULL: no memory. */
 char *ckpt_slice_text(ckpt_slice slice, ckpt_arena *arena);
 
 /* Kinds of events: the first six are on threads of the CPU. */

@@ -5,7 +5,7 @@
 
 const char *ckpt_chrome_name(ckpt_slice name, const char *prefix, ckpt_arena *arena)
 {
-    char *const text = name.at != NULL ? ckpt_slice_text(name, arena) : ckpt_arena_text(arena, "");
+    char *const text = ckpt_slice_text(name, arena);
     const size_t length = strlen(prefix);
     return text != NULL && strncmp(text, prefix, length) == 0 && text[length] != '\0' ? text + length : text;
 }

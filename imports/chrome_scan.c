@@ -339,7 +339,7 @@ static size_t unescape(const char **from, const char *end, char *to)
 
 char *ckpt_slice_text(ckpt_slice slice, ckpt_arena *arena)
 {
-    const ckpt_slice text = inside(slice);
+    const ckpt_slice text = slice.at != NULL ? inside(slice) : (ckpt_slice){"", 0};
     const char *const end = text.at + text.length;
     const bool quoted = text.at != slice.at;
     /* no escape is shorter than what it stands for, and none stands for more than 4 bytes */

@@ -29,6 +29,12 @@ typedef struct reader {
 static ckpt_code check_name(reader *r, const ckpt_chrome_span *span, const ckpt_et_node *node)
 {
     const ckpt_mark mark = ckpt_arena_mark(r->trace->work);
+    if (span->name.at == NULL) {
+        return CKPT_FAIL(r->err, CKPT_BAD_INPUT,
+                         "%.160s: found function %lld without a name, which is \"%.60s\" in %.100s: wanted the Kineto "
+                         "trace of the same run",
+                         r->chrome.scan.source, (long long)span->function, node->name, r->trace->path);
+    }
     const char *const name = ckpt_slice_text(span->name, r->trace->work);
     if (name == NULL) {
         return CKPT_FAIL(r->err, CKPT_NO_MEMORY, "%.200s: no memory for a name", r->chrome.scan.source);

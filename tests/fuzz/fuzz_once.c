@@ -75,6 +75,7 @@ int main(int argc, char **argv)
     const int mutants = wanted != NULL ? atoi(wanted) : MUTANTS;
     int count = 0;
     size_t size = 0;
+    LLVMFuzzerInitialize(&argc, &argv);
     for (int i = 1; i < argc; i++) {
         const int64_t before = fuzz_accepted;
         run(input, read_input(argv[i], input));

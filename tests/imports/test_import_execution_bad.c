@@ -161,6 +161,19 @@ static void check_accepted(const ckpt_graph *graph, uint64_t number)
     ckpt_text_fini(&text);
 }
 
+/* Its name was looked for at NULL, and the message gave line 1. */
+static void test_times_of_an_event_without_a_name(void **state)
+{
+    CKPT_TEST_ARENA(arena);
+    ckpt_err err = {0};
+    ckpt_graph *graph = NULL;
+    size_t length = 0;
+    const char *const trace = ckpt_test_trace(ckpt_test_by_hand, CKPT_TEST_BY_HAND, &length);
+    const char *const times = replaced(ckpt_test_kernels, "\"name\":\"aten::relu_\",", "");
+    CHECK(ckpt_test_import(trace, length, times, &arena, &graph, &err) == CKPT_BAD_INPUT, "code %d", (int)err.code);
+    ckpt_test_has(err.msg, "execution_times.json: found function 20 without a name, which is \"aten::relu_\" in");
+}
+
 static void test_damaged_traces_never_crash(void **state)
 {
     static char mutant[CKPT_TEST_TRACE_ROOM];
@@ -222,6 +235,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_of_kernels_and_of_ops),
         cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_times_of_an_event_without_a_name),
         cmocka_unit_test(test_damaged_traces_never_crash),
         cmocka_unit_test(test_too_little_memory),
     };
