@@ -7,6 +7,7 @@
 
 #include "core/base/memory.h"
 #include "core/base/status.h"
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/base/version.h"
 
@@ -84,6 +85,14 @@ int ckpt_cli_end(const ckpt_cli *cli, int exit_code);
 /* Before the first file is written: one that may not grow (ulimit -f) is then an error of writing like a full disk, not the
  * program's end. Programs that this one starts inherit it. */
 void ckpt_cli_outlive_limits(void);
+
+/* Does `work` in a process of its own and appends its bytes to `text`: for libraries that end the process where memory is
+ * refused. What they print is kept off standard error. Call it before the first thread.
+ *   doing   what is being done, for messages: "drawing as svg"
+ * Errors: those of `work`; CKPT_NO_MEMORY: the process ended in the work, or could not be started; CKPT_IO: no pipe. */
+typedef ckpt_code (*ckpt_cli_work)(const void *what, ckpt_text *text, ckpt_err *err);
+CKPT_MUST_USE ckpt_code ckpt_cli_apart(const char *doing, ckpt_cli_work work, const void *what, ckpt_text *text,
+                                       ckpt_err *err);
 
 /* Usage errors found after parsing: prints "program: <formatted>; see --help" and gives 2. */
 int ckpt_cli_usage(const ckpt_cli *cli, const char *format, ...) CKPT_PRINTF(2, 3);

@@ -244,9 +244,23 @@ static ckpt_code read_graph(const request *want, const ckpt_plan *plan, ckpt_are
     return CKPT_OK;
 }
 
+typedef struct drawing {
+    const request *want;
+    const ckpt_graph *graph;
+    const ckpt_plan *plan;
+} drawing;
+
+static ckpt_code draw(const void *what, ckpt_text *text, ckpt_err *err)
+{
+    const drawing *const d = what;
+    return ckpt_graph_draw(d->graph, d->plan, d->want->format, d->want->fold, text, err);
+}
+
 static ckpt_code show(const request *want, const ckpt_graph *graph, const ckpt_plan *plan,
                       const ckpt_graph_types *types, ckpt_text *text, ckpt_err *err)
 {
+    const drawing d = {want, graph, plan};
+    char doing[80];
     if (strcmp(want->format, "json") == 0) {
         ckpt_graph_write(graph, text);
         return CKPT_OK;
@@ -254,7 +268,11 @@ static ckpt_code show(const request *want, const ckpt_graph *graph, const ckpt_p
     if (strcmp(want->format, "netron") == 0) {
         return ckpt_graph_netron(graph, plan, types, text, err);
     }
-    return ckpt_graph_draw(graph, plan, want->format, want->fold, text, err);
+    if (strcmp(want->format, "dot") == 0) {
+        return draw(&d, text, err);
+    }
+    snprintf(doing, sizeof doing, "drawing %d ops as %s", graph->op_count, want->format);
+    return ckpt_cli_apart(doing, draw, &d, text, err);
 }
 
 static ckpt_code check_files(const request *want, ckpt_err *err)

@@ -260,8 +260,15 @@ static ckpt_code draw_curve(const request *want, const inputs *in, ckpt_text *te
     return ckpt_curve_draw(in->curve, in->plan, in->count, want->format, &want->view, text, err);
 }
 
-static ckpt_code draw(const request *want, const inputs *in, ckpt_text *text, ckpt_err *err)
+typedef struct drawing {
+    const request *want;
+    const inputs *in;
+} drawing;
+
+static ckpt_code draw(const void *what, ckpt_text *text, ckpt_err *err)
 {
+    const request *const want = ((const drawing *)what)->want;
+    const inputs *const in = ((const drawing *)what)->in;
     if (in->curve != NULL) {
         return draw_curve(want, in, text, err);
     }
@@ -301,7 +308,12 @@ static ckpt_code view(const request *want, ckpt_arena *arena, ckpt_err *err)
     CKPT_TRY(check_files(want, err));
     CKPT_TRY(read_all(want, arena, &in, err));
     CKPT_TRY(ckpt_file_begin_text(want->output, &text, err));
-    const ckpt_code code = draw(want, &in, &text, err);
+    const drawing d = {want, &in};
+    const bool paint = strcmp(want->format, "png") == 0 || strcmp(want->format, "pdf") == 0; /* by Cairo */
+    const ckpt_code code = paint
+                               ? ckpt_cli_apart(strcmp(want->format, "png") == 0 ? "drawing as png" : "drawing as pdf",
+                                                draw, &d, &text, err)
+                               : draw(&d, &text, err);
     return ckpt_file_end_text(&text, code, err);
 }
 

@@ -16,9 +16,10 @@ static const char style[] =
     "td{white-space:pre-line}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
     "\ncode{overflow-wrap:anywhere}\n"
     "@media(max-width:600px){body{margin:1em auto;padding:0 .5em}table{font-size:12px}th,td{padding:.2em .3em}\n"
-    "td.number,th.number{white-space:normal}td code{overflow-wrap:break-word}\n"
-    ".long tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--line)}.long td,.long th{border:0;flex:1 0 "
-    "3.6em}"
+    "td.number,th.number{white-space:normal}.many{font-size:11px}.many td,.many th{padding:.2em}td "
+    "code{overflow-wrap:break-word}\n"
+    ".long tr{display:flex;flex-wrap:wrap;border-bottom:1px solid var(--line)}.long td,.long th{border:0;"
+    "box-sizing:border-box;flex:1 0 4.2em}"
     "\n.long :first-child{flex-basis:7em}.long :last-child{flex-basis:100%}}\n"
     ".worse{color:var(--worse);font-weight:bold}.better{color:var(--better)}\n"
     "summary{cursor:pointer;font-weight:bold}p.verdict{font-size:1.1em}\n";
@@ -72,8 +73,8 @@ static void put_row(const ckpt_table *table, const char *tag, const char *const 
     ckpt_text_add(text, "</tr>\n");
 }
 
-/* Words behind many columns: on a narrow page they go below them. */
-static bool is_long(const ckpt_table *table)
+/* For a narrow page. "long": words behind many columns go below them; "many": as many, but numbers behind. */
+static const char *class_of(const ckpt_table *table)
 {
     enum { MANY = 6 };
     int shown = 0, last = 0;
@@ -82,7 +83,7 @@ static bool is_long(const ckpt_table *table)
         shown += !empty;
         last = empty ? last : c;
     }
-    return shown >= MANY && (table->numbers >> last & 1) == 0;
+    return shown < MANY ? "" : (table->numbers >> last & 1) != 0 ? " class=\"many\"" : " class=\"long\"";
 }
 
 static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
@@ -90,7 +91,7 @@ static void put_table(const ckpt_table *table, bool open, ckpt_text *text)
     ckpt_text_add(text, "<details%s><summary>", open ? " open" : "");
     ckpt_words_xml(text, table->title);
     ckpt_text_add(text, table->whole ? "</summary>\n" : " (%d)</summary>\n", table->row_count);
-    ckpt_text_add(text, "<div class=\"wide\"><table%s>\n", is_long(table) ? " class=\"long\"" : "");
+    ckpt_text_add(text, "<div class=\"wide\"><table%s>\n", class_of(table));
     put_row(table, "th", table->header, CKPT_CHANGE_SAME, text);
     for (int r = 0; r < table->row_count; r++) {
         put_row(table, "td", table->row[r].cell, table->row[r].tone, text);

@@ -67,8 +67,16 @@ static void fini(pages *own)
     ckpt_text_fini(&own->bytes);
 }
 
+/* What fonts take. Refused in between, their library crashes, or leaves an empty cache of fonts to all programs. */
+enum { FONT_BYTES = 16 << 20 };
+
 static ckpt_code page_open(ckpt_canvas *canvas, bool png, const char *title, ckpt_err *err)
 {
+    void *const room = ckpt_memory_get(FONT_BYTES);
+    ckpt_memory_put(room);
+    if (room == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for fonts");
+    }
     pages *const own = CKPT_NEW(canvas->scratch, pages, 1);
     if (own == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a picture");
