@@ -1,8 +1,8 @@
-"""Every program with less and less address space (RLIMIT_AS): it does its work, or says in one line that memory is refused,
+"""Programs with less and less address space (RLIMIT_AS): it does its work, or says in one line that memory is refused,
 with exit code 3 and no file left. Where the system cannot even load it is found by bisection, and so is the least limit that
 is enough; between the two and above them limits are tried.
 
-    little_memory.py SOURCE_DIR BIN_DIR WORK_DIR [FACTOR]     tried limits lie FACTOR apart (default: 1.3)
+    little_memory.py SOURCE_DIR BIN_DIR WORK_DIR [FACTOR]     tried limits lie FACTOR apart (default: 1.6)
 """
 
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 SOURCE, BIN, WORK = (os.path.abspath(path) for path in sys.argv[1:4])
-FACTOR = float(sys.argv[4]) if len(sys.argv) > 4 else 1.3
+FACTOR = float(sys.argv[4]) if len(sys.argv) > 4 else 1.6
 PLENTY = 2 << 30
 TINY = "--set batch=4 --set tokens=32 --set hidden=32 --set blocks=1 --set heads=2 --threads".split()
 MODEL = f"{SOURCE}/models/byte-gpt.json"
@@ -31,9 +31,7 @@ COMMANDS = [
     (["ckpt-view", f"{INPUT}/sweep.json", "-o", "a.png"], "=a.png"),
     *[(["ckpt-compare", f"{INPUT}/plan.json", f"{INPUT}/other.json", "-o", f"a.{form}"], f"=a.{form}")
       for form in ("html", "json", "md")],
-    (["ckpt-plan", *TINY, "1", "--budget", "75%", MODEL, "-o", "a.json", "--trace", "t.json"], "a.json =t.json"),
-    (["ckpt-train", *TINY, "1", "--plan", f"{INPUT}/plan.json", "--steps", "2", MODEL, "--save", "a.state", "--log", "a.csv"], "a.state a.csv"),
-    (["ckpt-profile", "--isolated", "--repeats", "3", *TINY, "1", MODEL, "-o", "a.json"], "a.json"),
+    (["ckpt-plan", *TINY, "1", "--budget", "75%", MODEL, "-o", "a.json", "--trace", "t.json"], "a.json t.json"),
     (["ckpt-profile", "--import", SNAPSHOT, "-o", "a.json"], "=a.json"),
 ]
 failures = []
@@ -53,8 +51,8 @@ def run(command, limit, folder):
 
 
 def least(low, high, enough):
-    """The least limit that is enough within 3 %, if more is never worse."""
-    while high > 1.03 * low:
+    """The least limit that is enough within 6 %, if more is never worse."""
+    while high > 1.06 * low:
         middle = int((low * high) ** 0.5)
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
