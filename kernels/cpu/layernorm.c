@@ -70,7 +70,7 @@ static ckpt_code layernorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
     const int64_t width = s.width;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * width > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        float *const room = (float *)args->workspace + width * omp_get_thread_num();
+        float *const room = s.narrow ? (float *)args->workspace + width * omp_get_thread_num() : NULL;
         const float *const x_row = ckpt_run(s.narrow, args->in[0], r * width, width, room);
         float *const y_row = ckpt_open_run(s.narrow, args->out[0], r * width, width, false, room);
         const float m = ckpt_vector_sum(width, x_row) / (float)width;
@@ -96,7 +96,7 @@ static ckpt_code rmsnorm_forward(const ckpt_kernel_args *args, ckpt_err *err)
     const int64_t width = s.width;
 #pragma omp parallel for schedule(static) num_threads(args->node->threads) if (s.rows * width > CKPT_PARALLEL)
     for (int64_t r = 0; r < s.rows; r++) {
-        float *const room = (float *)args->workspace + width * omp_get_thread_num();
+        float *const room = s.narrow ? (float *)args->workspace + width * omp_get_thread_num() : NULL;
         const float *const x_row = ckpt_run(s.narrow, args->in[0], r * width, width, room);
         float *const y_row = ckpt_open_run(s.narrow, args->out[0], r * width, width, false, room);
         const float k = 1 / sqrtf(square_sum(width, x_row, 0) / (float)width + eps);

@@ -171,7 +171,7 @@ static void run(const ckpt_kernel_args *args, const void *x, const void *dy, voi
 #pragma omp parallel for schedule(static) num_threads(node->threads) if (view.count > CKPT_PARALLEL)
     for (int64_t piece = 0; piece < pieces; piece++) {
         const strip s = strip_at(&view, piece);
-        float *const own = (float *)args->workspace + 2 * room * omp_get_thread_num();
+        float *const own = narrow ? (float *)args->workspace + 2 * room * omp_get_thread_num() : NULL;
         const float *const from = narrow ? widen_strip(&s, x, own) : (const float *)x + s.at;
         const float *const grad = dy == NULL ? NULL
                                   : narrow   ? widen_strip(&s, dy, own + room)
