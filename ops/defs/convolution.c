@@ -41,6 +41,15 @@ static ckpt_bytes blocked_bytes(const ckpt_convolution *c, bool by_groups)
     return ckpt_times(ckpt_times(channels, ckpt_convolution_taps(c)), 4);
 }
 
+/* What gradients of dilated filters and of volumes' take without AVX-512, where oneDNN has only products of columns for
+ * them: the pixels that each output of an image, or of a volume's slice, sees, twice a thread. */
+static ckpt_bytes spread_bytes(const ckpt_node *node, const ckpt_convolution *c)
+{
+    const int64_t channels = ckpt_times(c->in_channels, ckpt_convolution_taps(c));
+    const int64_t seen = ckpt_times(channels, ckpt_times(c->out[1], c->out[2]));
+    return ckpt_times(ckpt_times(seen, 2 * (int64_t)node->threads), 4);
+}
+
 /* What the CPU takes. Filters of one tap are a matrix product, with the pixels they see gathered first when there is a
  * stride; where columns are a product, they and the filters in their order come first. Else the filters in blocked order
  * (backward: and a partial gradient of them per thread), and per thread 64 KiB of tables and edges. Gradients of depthwise
@@ -62,14 +71,17 @@ static void allow_workspace(ckpt_node *node, const ckpt_convolution *c)
     }
     const ckpt_bytes threads = ckpt_times(64 * 1024, node->threads);
     const bool depthwise = is_depthwise(c);
-    bool large = c->volume;
+    bool large = c->volume, dilated = false;
     for (int d = 0; d < 3; d++) {
+        dilated = dilated || c->dilation[d] > 1;
         large = large || c->kernel[d] > 3 || c->in[d] < c->kernel[d] || c->dilation[d] > 1;
     }
     const ckpt_bytes filters = blocked_bytes(c, depthwise), whole = blocked_bytes(c, false);
     const ckpt_bytes partial = ckpt_times(filters, (int64_t)node->threads + 1);
+    const ckpt_bytes spread = (dilated || c->volume) && !depthwise ? spread_bytes(node, c) : 0;
     node->forward_workspace_bytes = ckpt_plus(c->volume ? whole : filters, threads);
-    node->backward_workspace_bytes = ckpt_plus(depthwise && large && whole > partial ? whole : partial, threads);
+    node->backward_workspace_bytes =
+        ckpt_plus(ckpt_plus(depthwise && large && whole > partial ? whole : partial, threads), spread);
 }
 
 /* Other bits, and a workspace for images in blocks of channels (ckpt_dnn_winograd). */

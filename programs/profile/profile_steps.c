@@ -29,7 +29,8 @@ typedef struct stepping {
     ckpt_device *device;
     const ckpt_profile_steps_options *options;
     ckpt_arena *out;
-    const ckpt_lowered *lowered; /* with the times of layers alone */
+    const ckpt_profile *profile; /* of layers alone */
+    const ckpt_lowered *lowered; /* with its times */
     const ckpt_layer_algorithms *algorithms;
     int algorithms_count;
     ckpt_bytes available; /* 0: unknown */
@@ -195,6 +196,20 @@ static ckpt_code make_first(const stepping *s, ckpt_plan **plan, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* A variant that must be measured and was not is one that this device lacks. */
+static bool is_there(const stepping *s, int op, int variant)
+{
+    const ckpt_way *const way = s->lowered->way[variant];
+    const ckpt_direction direction = way->backward ? CKPT_DIRECTION_BACKWARD : CKPT_DIRECTION_FORWARD;
+    const ckpt_profile_row *const row =
+        ckpt_profile_find(s->profile, s->lowered->network->node[s->lowered->op_role[op].node].name);
+    bool measured = false;
+    for (int i = 0; row != NULL && i < row->way_count; i++) {
+        measured = measured || (row->way[i].direction == direction && strcmp(row->way[i].name, way->name) == 0);
+    }
+    return measured || !way->measured;
+}
+
 /* The same graph, in which way number k of every op that has so many takes next to nothing, and every other than the own
  * way too long: the fastest plan runs it wherever something reads what it saves. */
 static ckpt_code prefer_way(const stepping *s, int k, const ckpt_graph **preferring, ckpt_err *err)
@@ -209,7 +224,8 @@ static ckpt_code prefer_way(const stepping *s, int k, const ckpt_graph **preferr
     for (int o = 0; o < graph->op_count; o++) {
         op[o].time_ns = OWN_NS;
         for (int i = 0; i < op[o].variant_count; i++) {
-            op[op[o].first_variant + i].time_ns = i == k ? 1 : OTHERS_NS;
+            const int variant = op[o].first_variant + i;
+            op[variant].time_ns = i == k && is_there(s, o, variant - graph->op_count) ? 1 : OTHERS_NS;
         }
     }
     *made = *graph;
@@ -374,6 +390,7 @@ ckpt_code ckpt_profile_steps(ckpt_device *device, const ckpt_network *network,
         say(&s, why);
         return CKPT_OK;
     }
+    s.profile = profile;
     s.stepped = CKPT_NEW(out, ckpt_stepped, PLANS_MOST);
     if (s.stepped == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the times of training steps");

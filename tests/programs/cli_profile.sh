@@ -59,6 +59,11 @@ refuse 2 "runs no training step, so there is nothing for --steps" "$profile" --i
 refuse 2 "steps takes" "$profile" --steps 2 "$model"
 refuse 2 "a command is recorded: --isolated is for layers" "$profile" --isolated -- true
 
+# A processor without AVX-512 has no Winograd, and a plan of the profile's own wanted it.
+ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 "$profile" --set batch=1 --threads 2 --repeats 3 --steps 3 --seconds 0.001 -o conv.json "$1/models/mnist-conv.json" \
+    2> said.txt || fail "no Winograd: $(cat said.txt)"
+grep -q winograd conv.json && fail "Winograd without AVX-512"
+
 "$profile" "${small[@]}" --threads 2 --repeats 3 --seconds 0.001 --dtype bfloat16 -o n.json "$model" 2> said.txt || fail "bfloat16"
 "$bin_dir/ckpt-plan" "${small[@]}" --threads 2 --dtype bfloat16 --profile n.json --budget 90% -o narrow.json "$model" > plan.txt || fail "plan in bfloat16"
 "$bin_dir/ckpt-train" "${small[@]}" --dtype bfloat16 --plan narrow.json --steps 2 "$model" > train.txt || fail "a bfloat16 plan from a profile"
