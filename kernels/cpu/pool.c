@@ -157,28 +157,17 @@ static ckpt_code max_forward(const ckpt_kernel_args *args, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* dx += dy where the maximum was at `position`. */
+/* dx += dy where the maximum was at `position`. dy is float32: bits, bytes and floats in one loop are no vector loop. */
 #define GIVE(type)                                                                                                     \
-    static inline void give_##type(bool narrow, int64_t n, const void *dy, const type *index, int64_t at,              \
-                                   type position, float *dx)                                                           \
+    static void give_##type(int64_t n, const float *dy, const type *index, type position, float *dx)                   \
     {                                                                                                                  \
         _Pragma("omp simd") for (int64_t c = 0; c < n; c++)                                                            \
         {                                                                                                              \
-            dx[c] += index[at + c] == position ? ckpt_element(narrow, dy, at + c) : 0.0F;                              \
+            dx[c] += index[c] == position ? dy[c] : 0.0F;                                                              \
         }                                                                                                              \
     }
 GIVE(uint8_t)
 GIVE(int32_t)
-
-static inline void give(bool narrow, bool bytes, int64_t n, const void *dy, const void *index, int64_t at,
-                        int32_t position, float *dx)
-{
-    if (bytes) {
-        give_uint8_t(narrow, n, dy, index, at, (uint8_t)position, dx);
-    } else {
-        give_int32_t(narrow, n, dy, index, at, position, dx);
-    }
-}
 
 /* `n` channels of one input pixel (h, k), from element `start` of dx on: the gradient of every window whose maximum it was.
  * `image`: their first element in the image of dy and of the positions. */
@@ -186,8 +175,8 @@ static void max_pixel_backward(const window *w, int64_t image, int64_t h, int64_
                                const void *index, bool bytes, bool adds, int64_t start, void *dx)
 {
     const span rows = covering(w, 0, h), columns = covering(w, 1, k);
-    float room[CHANNELS];
-    float *const sum = ckpt_open_run(w->narrow, dx, start, n, adds, room);
+    float room[CHANNELS], own[CHANNELS];
+    float *const sum = ckpt_open_run(w->narrow, dx, start, n, adds, own);
     if (!adds) {
         memset(sum, 0, (size_t)n * sizeof *sum);
     }
@@ -196,10 +185,11 @@ static void max_pixel_backward(const window *w, int64_t image, int64_t h, int64_
             const int64_t u = h - origin(w, 0, i), v = k - origin(w, 1, j);
             const int32_t position = (int32_t)(u * w->kernel[1] + v);
             const int64_t at = image + (i * w->out[1] + j) * w->channels;
-            if (w->narrow) {
-                give(true, bytes, n, dy, index, at, position, sum);
+            const float *const given = ckpt_run(w->narrow, dy, at, n, room);
+            if (bytes) {
+                give_uint8_t(n, given, (const uint8_t *)index + at, (uint8_t)position, sum);
             } else {
-                give(false, bytes, n, dy, index, at, position, sum);
+                give_int32_t(n, given, (const int32_t *)index + at, position, sum);
             }
         }
     }
