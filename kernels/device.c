@@ -74,12 +74,6 @@ ckpt_code ckpt_device_open(const char *name, int threads, ckpt_device **device, 
     }
     CKPT_TRY(ckpt_device_is_gpu(name, &gpu, err));
     if (!gpu) {
-        /* oneDNN's code generator does not bear to be refused: it has room, or nothing begins. */
-        void *const room = ckpt_memory_get(32 << 20);
-        ckpt_memory_put(room);
-        if (room == NULL) {
-            return CKPT_FAIL(err, CKPT_NO_MEMORY, "device %s: no memory for its libraries", name);
-        }
         return ckpt_device_cpu.open(0, threads, device, err);
     }
     const int index = cuda_index(name);

@@ -1,4 +1,8 @@
 /* Arena blocks double in size up to a limit, so that small users stay small and large ones take few blocks. */
+/* MAP_ANONYMOUS is not in POSIX 2008. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
 #include "core/base/memory.h"
 
 #include <stdalign.h>
@@ -7,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { FIRST_BLOCK = 4096, LARGEST_BLOCK = 4 << 20 };
 
@@ -50,6 +55,18 @@ static void *get(size_t bytes, bool zeroed)
 void *ckpt_memory_get(size_t bytes)
 {
     return get(bytes, true);
+}
+
+bool ckpt_memory_is_room(size_t bytes)
+{
+    void *const room =
+        allocation_allowed() ? mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    if (room == MAP_FAILED) {
+        refused_bytes = bytes;
+        return false;
+    }
+    munmap(room, bytes);
+    return true;
 }
 
 void *ckpt_memory_resize(void *old, size_t bytes)

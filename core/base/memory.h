@@ -49,6 +49,10 @@ void *ckpt_memory_get(size_t bytes); /* zeroed; NULL when there is none */
 void *ckpt_memory_resize(void *old, size_t bytes);
 void ckpt_memory_put(void *memory); /* NULL is fine */
 
+/* `bytes` could be had at this moment: for what goes before a library that does not bear to be refused. Nothing is kept or
+ * touched. */
+bool ckpt_memory_is_room(size_t bytes);
+
 /* Let `allowed` more allocations succeed and all later ones fail; a negative number ends that. Tests only. */
 void ckpt_memory_fail_after(int64_t allowed);
 

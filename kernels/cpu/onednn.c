@@ -23,9 +23,23 @@ static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 static dnnl_status_t engine_status;
 
+/* oneDNN's code generator crashes where it is refused memory. It is asked for what code may take before there is any. */
+enum { LIBRARY_BYTES = 32 << 20, CALL_BYTES = 4 << 20 };
+
+/* Its own sgemm, on which some implementations are built, is code that is made at the first product. */
+static dnnl_status_t make_sgemm(void)
+{
+    const float a = 1, b = 1;
+    float c = 0;
+    return dnnl_sgemm('N', 'N', 1, 1, 1, 1, &a, 1, &b, 1, 0, &c, 1);
+}
+
 static void engine_open(void)
 {
-    engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    engine_status = ckpt_memory_is_room(LIBRARY_BYTES) ? make_sgemm() : dnnl_out_of_memory;
+    if (engine_status == dnnl_success) {
+        engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    }
     if (engine_status == dnnl_success) {
         engine_status = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
     }
@@ -488,7 +502,7 @@ static ckpt_code make(ckpt_code (*fill)(ckpt_dnn *dnn, const void *what, ckpt_by
 {
     pthread_once(&engine_once, engine_open);
     DNN_TRY(err, engine_status, "a CPU engine");
-    ckpt_dnn *const made = ckpt_memory_get(sizeof *made);
+    ckpt_dnn *const made = ckpt_memory_is_room(CALL_BYTES) ? ckpt_memory_get(sizeof *made) : NULL;
     if (made == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a oneDNN call", sizeof *made);
     }

@@ -72,9 +72,7 @@ enum { FONT_BYTES = 16 << 20 };
 
 static ckpt_code page_open(ckpt_canvas *canvas, bool png, const char *title, ckpt_err *err)
 {
-    void *const room = ckpt_memory_get(FONT_BYTES);
-    ckpt_memory_put(room);
-    if (room == NULL) {
+    if (!ckpt_memory_is_room(FONT_BYTES)) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for fonts");
     }
     pages *const own = CKPT_NEW(canvas->scratch, pages, 1);

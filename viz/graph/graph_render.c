@@ -33,9 +33,7 @@ enum { LIBRARY_BYTES = 160 << 20 };
 
 ckpt_code ckpt_dot_render(const char *dot, const char *format, ckpt_text *text, ckpt_err *err)
 {
-    void *const room = ckpt_memory_get(LIBRARY_BYTES);
-    ckpt_memory_put(room);
-    if (room == NULL) {
+    if (!ckpt_memory_is_room(LIBRARY_BYTES)) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for Graphviz and fonts");
     }
     ckpt_code code = CKPT_OK;
