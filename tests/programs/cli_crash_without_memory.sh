@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# labels: cli; not under sanitizers
+# labels: cli long; not under sanitizers
 # Graphviz, Pango, GLib and fontconfig ended ckpt-graph and ckpt-view where memory was refused (exit 133 or 139, half a file,
 # no line), or drew with other fonts. Every program that draws, in every form, ckpt-plan and imports. Sanitizers map terabytes, which no such limit allows.
 set -u

@@ -55,8 +55,12 @@ ckpt_code ckpt_dot_render(const char *dot, const char *format, ckpt_text *text, 
     }
     laid_out = gvLayout(context, graph, "dot") == 0;
     /* Without one of its own libraries it goes on, and guesses how wide texts are. */
-    if (!laid_out || RENDER(context, graph, format, &data, &small, &large) != 0 || data == NULL ||
-        strstr(said, "Could not load") != NULL) {
+    const bool drawn = laid_out && RENDER(context, graph, format, &data, &small, &large) == 0 && data != NULL;
+    if (strstr(said, "Could not load") != NULL) {
+        code = CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for Graphviz's libraries, or they are not whole: %s", said);
+        goto done;
+    }
+    if (!drawn) {
         code = CKPT_FAIL(err, CKPT_BAD_INPUT, "Graphviz cannot draw this graph as %s: %s", format,
                          said[0] != '\0' ? said : "it does not say why");
         goto done;
