@@ -49,8 +49,8 @@ void *ckpt_memory_get(size_t bytes); /* zeroed; NULL when there is none */
 void *ckpt_memory_resize(void *old, size_t bytes);
 void ckpt_memory_put(void *memory); /* NULL is fine */
 
-/* `bytes` could be had at this moment: for what goes before a library that does not bear to be refused. Nothing is kept or
- * touched. */
+/* Are so many bytes of addresses (1 or more) to be had at this moment? To be asked before a call of a library that crashes
+ * where it is refused memory. Nothing is kept or touched. Counts as an allocation for ckpt_memory_fail_after. */
 bool ckpt_memory_is_room(size_t bytes);
 
 /* Let `allowed` more allocations succeed and all later ones fail; a negative number ends that. Tests only. */

@@ -32,8 +32,8 @@ typedef struct ckpt_step_report {
     int worst_count;
 } ckpt_step_report;
 
-/* `more_ns`: per event, what its predicted length is too long by; NULL: nothing. `scratch` is rewound. Errors: CKPT_BAD_INPUT (not the same steps: the message names the first), CKPT_OVERFLOW,
- * CKPT_NO_MEMORY. Cost: O(n log n). */
+/* `more_ns`: per event, what is taken off its predicted length; NULL: nothing. `scratch` is rewound. Errors: CKPT_BAD_INPUT
+ * (not the same steps: the message names the first), CKPT_OVERFLOW, CKPT_NO_MEMORY. Cost: O(n log n). */
 CKPT_MUST_USE ckpt_code ckpt_step_compare(const ckpt_trace *predicted, const ckpt_ns *more_ns,
                                           const ckpt_trace *measured, ckpt_arena *scratch, ckpt_step_report *report,
                                           ckpt_err *err);

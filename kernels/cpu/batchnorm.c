@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) void normalise_rows(int rows, bool 
     }
 }
 
-/* y = (x - mean) slope + b, slope = rstd w, which has room for it; slope may be rstd. */
+/* y = (x - mean) rstd w + b. `slope`: room for rstd w, a number of each channel; may be rstd. */
 static void normalise(const ckpt_kernel_args *args, sizes s, const float *mean, const float *rstd, const float *w,
                       const float *b, float *slope)
 {

@@ -504,7 +504,7 @@ static ckpt_code make(ckpt_code (*fill)(ckpt_dnn *dnn, const void *what, ckpt_by
     DNN_TRY(err, engine_status, "a CPU engine");
     ckpt_dnn *const made = ckpt_memory_is_room(CALL_BYTES) ? ckpt_memory_get(sizeof *made) : NULL;
     if (made == NULL) {
-        return CKPT_FAIL(err, CKPT_NO_MEMORY, "%zu bytes for a oneDNN call", sizeof *made);
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a oneDNN call");
     }
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);

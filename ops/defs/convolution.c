@@ -42,7 +42,7 @@ static ckpt_bytes blocked_bytes(const ckpt_convolution *c, bool by_groups)
 }
 
 /* What gradients of dilated filters and of volumes' take without AVX-512, where oneDNN has only products of columns for
- * them: the pixels that each output of an image, or of a volume's slice, sees, twice a thread. */
+ * them: the pixels that each output of an image, or of a volume's slice, sees, twice a thread (test_onednn). */
 static ckpt_bytes spread_bytes(const ckpt_node *node, const ckpt_convolution *c)
 {
     const int64_t channels = ckpt_times(c->in_channels, ckpt_convolution_taps(c));
@@ -52,9 +52,9 @@ static ckpt_bytes spread_bytes(const ckpt_node *node, const ckpt_convolution *c)
 
 /* What the CPU takes. Filters of one tap are a matrix product, with the pixels they see gathered first when there is a
  * stride; where columns are a product, they and the filters in their order come first. Else the filters in blocked order
- * (backward: and a partial gradient of them per thread), and per thread 64 KiB of tables and edges. Gradients of depthwise
- * filters larger than 3 x 3, or than the image, or dilated, and all depthwise filters of volumes come from code that knows
- * no depthwise order. */
+ * (backward: and a partial gradient of them per thread), and per thread 64 KiB of tables and edges. oneDNN's
+ * code for gradients of depthwise filters larger than 3 x 3, or than the image, or dilated, and for all depthwise filters
+ * of volumes, knows no depthwise order; of images in float32 our own takes less (kernels/cpu/depthwise.h). */
 static void allow_workspace(ckpt_node *node, const ckpt_convolution *c)
 {
     const bool columns = ckpt_convolution_is_columns(c);

@@ -84,8 +84,8 @@ static void cost(ckpt_node *node, const ckpt_moe *m)
     node->forward_workspace_bytes = ckpt_plus(ckpt_plus(wide, chunk), ckpt_plus(4 * CKPT_ALIGN, product));
     node->backward_workspace_bytes = ckpt_plus(ckpt_plus(ckpt_times(wide, 2), ckpt_times(chunk, 3)),
                                                ckpt_plus(ckpt_plus(weights, 8 * CKPT_ALIGN), product));
-    if (node->dtype ==
-        CKPT_BFLOAT16) { /* all tokens, the router, an expert's weights, a chunk's gates and ups widened */
+    /* Of bfloat16 all tokens, the router, an expert's weights, a chunk's gates and ups are widened. */
+    if (node->dtype == CKPT_BFLOAT16) {
         const ckpt_bytes tokens = ckpt_times(ckpt_times(m->tokens, C), 4);
         const ckpt_bytes own = ckpt_times(ckpt_plus(ckpt_times(E, C), ckpt_times(weight, 3)), 4);
         const ckpt_bytes copies = ckpt_plus(ckpt_plus(tokens, own), ckpt_plus(ckpt_times(chunk, 2), 8 * CKPT_ALIGN));

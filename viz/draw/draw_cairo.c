@@ -67,7 +67,7 @@ static void fini(pages *own)
     ckpt_text_fini(&own->bytes);
 }
 
-/* What fonts take. Refused in between, their library crashes, or leaves an empty cache of fonts to all programs. */
+/* What fonts take. Refused in between, their library crashes. */
 enum { FONT_BYTES = 16 << 20 };
 
 static ckpt_code page_open(ckpt_canvas *canvas, bool png, const char *title, ckpt_err *err)

@@ -27,8 +27,7 @@ static int hear(char *words)
 }
 
 /* What Graphviz maps and takes before it lays anything out: its own libraries, Pango, fonts, their thread and its heap
- * (measured: up to 130 MB of addresses, few of them used). Refused in between, it draws without fonts, waits for ever, or
- * leaves an empty cache of fonts to all programs. */
+ * (measured: up to 130 MB of addresses, few of them used). Refused in between, it draws without fonts or waits for ever. */
 enum { LIBRARY_BYTES = 160 << 20 };
 
 ckpt_code ckpt_dot_render(const char *dot, const char *format, ckpt_text *text, ckpt_err *err)
