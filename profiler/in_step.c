@@ -31,6 +31,7 @@ typedef struct joining {
     int cells;
     int **of_step;   /* per plan: per step of it its cell; -1: none */
     ckpt_ns *sorted; /* for medians */
+    double *slower;  /* per turn: what the first plan's steps took then, over what they took in all */
 } joining;
 
 ckpt_code ckpt_stepped_init(ckpt_stepped *stepped, const ckpt_plan *plan, int room, ckpt_arena *out, ckpt_err *err)
@@ -38,7 +39,10 @@ ckpt_code ckpt_stepped_init(ckpt_stepped *stepped, const ckpt_plan *plan, int ro
     *stepped = (ckpt_stepped){.plan = plan, .room = room};
     stepped->run_ns = CKPT_NEW(out, ckpt_ns, (size_t)room * (size_t)plan->step_count);
     stepped->whole_ns = CKPT_NEW(out, ckpt_ns, room);
-    return stepped->run_ns != NULL && stepped->whole_ns != NULL
+    stepped->timed_turn = CKPT_NEW(out, int, room);
+    stepped->whole_turn = CKPT_NEW(out, int, room);
+    return stepped->run_ns != NULL && stepped->whole_ns != NULL && stepped->timed_turn != NULL &&
+                   stepped->whole_turn != NULL
                ? CKPT_OK
                : CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for the times of %d training steps", room);
 }
@@ -49,6 +53,7 @@ void ckpt_stepped_add(ckpt_stepped *stepped, const ckpt_trace *trace)
     for (int i = 0; i < trace->event_count; i++) {
         run[trace->event[i].step] = trace->event[i].end_ns - trace->event[i].start_ns;
     }
+    stepped->timed_turn[stepped->next_timed] = stepped->turn;
     stepped->next_timed = (stepped->next_timed + 1) % stepped->room;
     stepped->timed += stepped->timed < stepped->room;
 }
@@ -56,6 +61,7 @@ void ckpt_stepped_add(ckpt_stepped *stepped, const ckpt_trace *trace)
 void ckpt_stepped_add_whole(ckpt_stepped *stepped, ckpt_ns whole_ns)
 {
     stepped->whole_ns[stepped->next_whole] = whole_ns;
+    stepped->whole_turn[stepped->next_whole] = stepped->turn;
     stepped->next_whole = (stepped->next_whole + 1) % stepped->room;
     stepped->whole += stepped->whole < stepped->room;
 }
@@ -165,6 +171,39 @@ static ckpt_code find_cells(joining *j, ckpt_err *err)
 
 /* ---- samples and medians ---- */
 
+static ckpt_ns median_of(const ckpt_ns *sample, int count, ckpt_ns *sorted, ckpt_ns *spread)
+{
+    memcpy(sorted, sample, (size_t)count * sizeof *sorted);
+    return count > 0 ? ckpt_median(sorted, count, spread) : 0;
+}
+
+static ckpt_code find_slow_turns(joining *j, ckpt_err *err)
+{
+    const ckpt_stepped *const first = &j->stepped[0];
+    int most = 0, turns = 0;
+    for (int p = 0; p < j->count; p++) {
+        most = j->stepped[p].room > most ? j->stepped[p].room : most;
+        turns = j->stepped[p].turn >= turns ? j->stepped[p].turn + 1 : turns;
+    }
+    j->sorted = CKPT_NEW(j->scratch, ckpt_ns, most);
+    j->slower = CKPT_NEW(j->scratch, double, turns);
+    if (j->sorted == NULL || j->slower == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %d times", most);
+    }
+    const ckpt_ns all = median_of(first->whole_ns, first->whole, j->sorted, NULL);
+    for (int t = 0; t < turns; t++) {
+        int beside = 0;
+        for (int k = 0; k < first->whole; k++) {
+            if (first->whole_turn[k] == t || first->whole_turn[k] == t + 1) {
+                j->sorted[beside++] = first->whole_ns[k];
+            }
+        }
+        const ckpt_ns then = beside > 0 ? ckpt_median(j->sorted, beside, NULL) : 0;
+        j->slower[t] = all > 0 && then > 0 ? (double)then / (double)all : 1;
+    }
+    return CKPT_OK;
+}
+
 static ckpt_code take_samples(joining *j, ckpt_err *err)
 {
     for (int c = 0; c < j->cells; c++) {
@@ -191,30 +230,21 @@ static void add_step(joining *j, int p, int k, int *runs)
             runs[c]++;
         }
     }
+    const double slower = p > 0 ? j->slower[s->timed_turn[k]] : 1;
     for (int c = 0; c < j->cells; c++) {
-        if (runs[c] > 1) {
-            j->cell[c].sample[k] /= runs[c];
+        if (runs[c] > 0) {
+            j->cell[c].sample[k] = (ckpt_ns)((double)j->cell[c].sample[k] / (runs[c] * slower));
         }
     }
 }
 
-static ckpt_ns median_of(const ckpt_ns *sample, int count, ckpt_ns *sorted, ckpt_ns *spread)
-{
-    memcpy(sorted, sample, (size_t)count * sizeof *sorted);
-    return count > 0 ? ckpt_median(sorted, count, spread) : 0;
-}
-
 static ckpt_code fill_cells(joining *j, ckpt_err *err)
 {
-    int most = 0;
-    for (int p = 0; p < j->count; p++) {
-        most = j->stepped[p].room > most ? j->stepped[p].room : most;
-    }
     int *const runs = CKPT_NEW(j->scratch, int, j->cells);
-    j->sorted = CKPT_NEW(j->scratch, ckpt_ns, most);
-    if (runs == NULL || j->sorted == NULL) {
+    if (runs == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for a profile of %d layers", j->profile->row_count);
     }
+    CKPT_TRY(find_slow_turns(j, err));
     CKPT_TRY(take_samples(j, err));
     for (int p = 0; p < j->count; p++) {
         for (int k = 0; k < j->stepped[p].timed; k++) {
@@ -251,9 +281,14 @@ static void stretch(cell *one, double by)
     one->spread = (ckpt_ns)((double)one->spread * by);
 }
 
+/* The median of a plan's whole steps, at the speed that the machine had in all. */
 static ckpt_ns whole_step(const joining *j, int p, ckpt_ns *spread)
 {
-    return median_of(j->stepped[p].whole_ns, j->stepped[p].whole, j->sorted, spread);
+    const ckpt_stepped *const s = &j->stepped[p];
+    for (int k = 0; k < s->whole; k++) {
+        j->sorted[k] = p > 0 ? (ckpt_ns)((double)s->whole_ns[k] / j->slower[s->whole_turn[k]]) : s->whole_ns[k];
+    }
+    return s->whole > 0 ? ckpt_median(j->sorted, s->whole, spread) : 0;
 }
 
 /* The median of all runs of a timed step together. */

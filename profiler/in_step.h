@@ -16,6 +16,8 @@ typedef struct ckpt_stepped {
     int timed, next_timed;
     ckpt_ns *whole_ns; /* lengths of whole steps, as users run them: of the same ones, or of others */
     int whole, next_whole;
+    int turn;                     /* of the steps that are added next; from 0 on */
+    int *timed_turn, *whole_turn; /* likewise, of each that is here */
 } ckpt_stepped;
 
 /* Room for so many training steps. Errors: CKPT_NO_MEMORY. */
@@ -30,7 +32,9 @@ void ckpt_stepped_add_whole(ckpt_stepped *stepped, ckpt_ns whole_ns);
  *   stepped   the first is the step that the profile tells of; the others are there for runs that it does not have: runs
  *             again, other ways of layers. A time comes from the first plan that has such a run.
  *
- * A sample is the mean over identical layers (same_as) in one training step. The median of a step is more than the sum of
+ * A sample is the mean over identical layers (same_as) in one training step. Where plans take turns, those of all but the
+ * first are divided by the machine's speed in that turn: what the first plan's whole steps took in this turn and the next,
+ * over what they took in all. A machine that was slow while other plans ran then makes nothing dearer. The median of a step is more than the sum of
  * its layers' medians, so these are stretched to make that sum right: all rows and the overhead together give the median
  * of the first plan's whole steps. Times of runs again in the second plan are stretched to give that plan's, as far as that
  * is between half and twice as long: they pay for what a backward op no longer finds in the caches. Directions that no plan

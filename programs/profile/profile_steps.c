@@ -14,7 +14,8 @@
 #include "profiler/in_step.h"
 
 enum {
-    WARMUP = 2,
+    TURNS = 3,       /* of each plan; the first has one more, behind all */
+    WARMUP = 2,      /* steps of an executor before any is timed */
     STEPS = 5,       /* timed of a plan, by default; */
     STEPS_LEAST = 3, /* so many of them take longer than LONG_NS; */
     STEPS_MOST = 50, /* fewer than so many take longer than SHORT_NS */
@@ -24,6 +25,10 @@ enum {
 
 #define SHORT_NS ((ckpt_ns)1000 * MS)
 #define LONG_NS  ((ckpt_ns)10000 * MS)
+/* A longer step leaves nothing of the one before it in the caches; a shorter one that follows another plan's is not timed. */
+#define COLD_NS ((ckpt_ns)100 * MS)
+
+typedef struct training training;
 
 typedef struct stepping {
     ckpt_device *device;
@@ -35,8 +40,10 @@ typedef struct stepping {
     int algorithms_count;
     ckpt_bytes available; /* 0: unknown */
     ckpt_stepped *stepped;
+    training *training; /* by each of them */
     int count;
-    int done, total; /* plans */
+    bool together;   /* they all find room at once */
+    int done, total; /* turns */
     ckpt_ns start_ns;
 } stepping;
 
@@ -49,17 +56,17 @@ static void say(const stepping *s, const char *why)
 
 /* ---- training by one plan ---- */
 
-typedef struct training {
+struct training {
     const stepping *s;
     ckpt_stepped *stepped;
-    int parts;        /* of which the steps of this turn are one */
-    ckpt_arena arena; /* of the trace, the tables here, and what is recorded */
-    ckpt_executor *executor;
+    ckpt_arena arena;        /* of the trace, the tables here, and what is recorded */
+    ckpt_executor *executor; /* NULL: not open */
     ckpt_data *data;
     void **input;
     ckpt_trace *trace;
-    ckpt_recorder *recorder;
-} training;
+    ckpt_recorder *recorder; /* during a turn */
+    ckpt_ns step_ns;         /* the last step */
+};
 
 static ckpt_code open_data(training *t, ckpt_err *err)
 {
@@ -77,23 +84,22 @@ static ckpt_code open_data(training *t, ckpt_err *err)
     return ckpt_data_open("synthetic", network->model, limit, 0, &t->data, err);
 }
 
-/* *spent: the whole step. */
-static ckpt_code step(training *t, bool traced, ckpt_ns *spent, ckpt_err *err)
+static ckpt_code step(training *t, bool traced, ckpt_err *err)
 {
     float loss = 0;
     CKPT_TRY(ckpt_data_fill(t->data, ckpt_executor_batch(t->executor, 0), t->input, err));
     const ckpt_ns start = ckpt_clock_ns();
     CKPT_TRY(ckpt_executor_step(t->executor, &loss, traced ? t->trace : NULL, err));
-    *spent = traced ? t->trace->time_ns : ckpt_clock_ns() - start;
+    t->step_ns = traced ? t->trace->time_ns : ckpt_clock_ns() - start;
     return CKPT_OK;
 }
 
-/* Of all parts `done * parts` steps would be done now. */
-static bool enough(const training *t, int done, ckpt_ns spent)
+/* In all turns `done * TURNS` steps would be done; `wanted`: so many, 0: by what they take. */
+static bool enough(int done, ckpt_ns spent, int wanted)
 {
-    const int all = done * t->parts;
-    const ckpt_ns all_ns = spent * t->parts;
-    return t->s->options->steps > 0                 ? all >= t->s->options->steps
+    const int all = done * TURNS;
+    const ckpt_ns all_ns = spent * TURNS;
+    return wanted > 0                               ? all >= wanted
            : all < STEPS_LEAST                      ? false
            : all >= STEPS_MOST || all_ns >= LONG_NS ? true
                                                     : all >= STEPS && all_ns >= SHORT_NS;
@@ -102,31 +108,31 @@ static bool enough(const training *t, int done, ckpt_ns spent)
 /* Steps as users run them: on a GPU replayed. */
 static ckpt_code run_whole(training *t, ckpt_err *err)
 {
-    ckpt_ns spent = 0, all = 0;
-    for (int done = 0; !enough(t, done, all); done++) {
-        CKPT_TRY(step(t, false, &spent, err));
-        ckpt_stepped_add_whole(t->stepped, spent);
-        all += spent;
+    ckpt_ns all = 0;
+    for (int done = 0; !enough(done, all, t->s->options->steps); done++) {
+        CKPT_TRY(step(t, false, err));
+        ckpt_stepped_add_whole(t->stepped, t->step_ns);
+        all += t->step_ns;
     }
     return CKPT_OK;
 }
 
 static ckpt_code run_traced(training *t, ckpt_err *err)
 {
-    ckpt_ns spent = 0, all = 0;
-    for (int done = 0; !enough(t, done, all); done++) {
-        CKPT_TRY(step(t, true, &spent, err));
+    ckpt_ns all = 0;
+    for (int done = 0; !enough(done, all, t->s->options->steps); done++) {
+        CKPT_TRY(step(t, true, err));
         if (!t->s->device->api->gpu) { /* a traced step is one as users run it */
-            ckpt_stepped_add_whole(t->stepped, spent);
+            ckpt_stepped_add_whole(t->stepped, t->step_ns);
         }
         ckpt_stepped_add(t->stepped, t->trace);
-        all += spent;
+        all += t->step_ns;
     }
     return CKPT_OK;
 }
 
 /* Without a recorder times are those between stamps of the device. */
-static void record(training *t)
+static ckpt_code record(training *t, ckpt_err *err)
 {
     ckpt_err why = {0};
     if (t->s->device->api->gpu && t->s->options->record &&
@@ -134,33 +140,53 @@ static void record(training *t)
         t->recorder = NULL;
     }
     ckpt_executor_trace_record(t->trace, t->recorder);
+    const ckpt_code code = run_traced(t, err);
+    ckpt_executor_trace_record(t->trace, NULL);
+    ckpt_recorder_close(t->recorder);
+    t->recorder = NULL;
+    return code;
 }
 
-static ckpt_code run_steps(training *t, ckpt_err *err)
+static ckpt_code open_training(training *t, ckpt_err *err)
 {
-    ckpt_ns spent = 0;
     CKPT_TRY(ckpt_executor_create(t->s->device, t->s->lowered, t->stepped->plan,
                                   &(ckpt_executor_options){.record = true}, &t->executor, err));
     CKPT_TRY(open_data(t, err));
-    CKPT_TRY(ckpt_executor_trace_create(t->executor, &t->arena, &t->trace, err));
-    for (int i = 0; i < WARMUP; i++) {
-        CKPT_TRY(step(t, !t->s->device->api->gpu, &spent, err));
-    }
-    CKPT_TRY(t->s->device->api->gpu ? run_whole(t, err) : CKPT_OK);
-    record(t);
-    return run_traced(t, err);
+    return ckpt_executor_trace_create(t->executor, &t->arena, &t->trace, err);
 }
 
-/* One of `parts` turns by a plan. */
-static ckpt_code train(const stepping *s, ckpt_stepped *stepped, int parts, ckpt_err *err)
+static void close_training(training *t)
 {
-    training t = {.s = s, .stepped = stepped, .parts = parts};
-    ckpt_arena_init(&t.arena);
-    const ckpt_code code = run_steps(&t, err);
-    ckpt_executor_destroy(t.executor);
-    ckpt_recorder_close(t.recorder);
-    ckpt_data_close(t.data);
-    ckpt_arena_fini(&t.arena);
+    ckpt_executor_destroy(t->executor);
+    ckpt_data_close(t->data);
+    ckpt_arena_fini(&t->arena);
+    *t = (training){.s = t->s, .stepped = t->stepped};
+    ckpt_arena_init(&t->arena);
+}
+
+static ckpt_code take_turn(training *t, ckpt_err *err)
+{
+    const bool gpu = t->s->device->api->gpu;
+    const int warmup = t->executor == NULL ? WARMUP : t->step_ns < COLD_NS ? 1 : 0;
+    CKPT_TRY(t->executor == NULL ? open_training(t, err) : CKPT_OK);
+    for (int i = 0; i < warmup; i++) {
+        CKPT_TRY(step(t, !gpu, err));
+    }
+    CKPT_TRY(gpu ? run_whole(t, err) : CKPT_OK);
+    return record(t, err);
+}
+
+static ckpt_code train(stepping *s, int p, int turn, ckpt_err *err)
+{
+    training *const t = &s->training[p];
+    t->stepped->turn = turn;
+    const ckpt_code code = take_turn(t, err);
+    if (code != CKPT_OK || !s->together) {
+        close_training(t);
+    }
+    if (code == CKPT_OK && s->options->progress != NULL) {
+        s->options->progress(++s->done, s->total, ckpt_clock_ns() - s->start_ns);
+    }
     return code;
 }
 
@@ -252,20 +278,15 @@ static ckpt_code demand_again(const stepping *s, const ckpt_graph **demanding, c
     return CKPT_OK;
 }
 
-/* Trains by the plan where there is memory for it. */
-static ckpt_code try_plan(stepping *s, const ckpt_plan *plan, int parts, ckpt_err *err)
+/* The plan will be trained by where there is memory for it. */
+static ckpt_code add_plan(stepping *s, const ckpt_plan *plan, ckpt_err *err)
 {
-    const int room = s->options->steps > 0 ? s->options->steps + 1 : STEPS_MOST + 1; /* halves are rounded up */
-    ckpt_stepped *const stepped = &s->stepped[s->count];
-    if (fits(s, plan)) {
-        CKPT_TRY(ckpt_stepped_init(stepped, plan, room, s->out, err));
-        CKPT_TRY(train(s, stepped, parts, err));
-        s->count++;
+    const int steps = s->options->steps > 0 ? s->options->steps : STEPS_MOST;
+    if (!fits(s, plan)) {
+        return CKPT_OK;
     }
-    if (s->options->progress != NULL) {
-        s->options->progress(++s->done, s->total, ckpt_clock_ns() - s->start_ns);
-    }
-    return CKPT_OK;
+    /* each turn rounds up */
+    return ckpt_stepped_init(&s->stepped[s->count++], plan, steps + 2 * TURNS, s->out, err);
 }
 
 static int most_ways(const ckpt_graph *graph)
@@ -277,7 +298,7 @@ static int most_ways(const ckpt_graph *graph)
     return most < WAYS_MOST ? most : WAYS_MOST;
 }
 
-static ckpt_code try_ways(stepping *s, ckpt_err *err)
+static ckpt_code add_ways(stepping *s, ckpt_err *err)
 {
     const int most = most_ways(s->lowered->graph);
     for (int k = 0; k < most; k++) {
@@ -285,32 +306,62 @@ static ckpt_code try_ways(stepping *s, ckpt_err *err)
         ckpt_plan *plan = NULL;
         CKPT_TRY(prefer_way(s, k, &preferring, err));
         CKPT_TRY(make(s, preferring, "auto", 0, true, &plan, err));
-        CKPT_TRY(try_plan(s, plan, 1, err));
+        CKPT_TRY(add_plan(s, plan, err));
     }
     return CKPT_OK;
 }
 
-/* The first plan has a turn before and one behind what runs everything again, which is compared with it: a machine that
- * becomes slower meanwhile is no price. */
-static ckpt_code try_again(stepping *s, ckpt_err *err)
+static ckpt_code add_again(stepping *s, ckpt_err *err)
 {
     const ckpt_graph *demanding = NULL;
     ckpt_plan *again = NULL;
     CKPT_TRY(make(s, s->lowered->graph, "recompute-all", 0, false, &again, err));
-    CKPT_TRY(try_plan(s, again, 1, err));
-    CKPT_TRY(train(s, &s->stepped[0], 2, err));
+    CKPT_TRY(add_plan(s, again, err));
     CKPT_TRY(demand_again(s, &demanding, err));
     CKPT_TRY(make(s, demanding, "flags", 0, false, &again, err));
-    return try_plan(s, again, 1, err);
+    return add_plan(s, again, err);
+}
+
+/* In turns, and the first plan once more behind all: what the others took is compared with its steps before and behind,
+ * so that a machine that becomes slower meanwhile is no price. */
+static ckpt_code take_turns(stepping *s, ckpt_err *err)
+{
+    s->total = TURNS * s->count + 1;
+    s->start_ns = ckpt_clock_ns();
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int p = 0; p < s->count; p++) {
+            CKPT_TRY(train(s, p, turn, err));
+        }
+    }
+    return train(s, 0, TURNS, err);
+}
+
+/* Executors stay from turn to turn where all of them take half of the memory. */
+static ckpt_code train_all(stepping *s, ckpt_err *err)
+{
+    ckpt_bytes all = 0;
+    s->training = CKPT_NEW(s->out, training, s->count);
+    if (s->training == NULL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to train by %d plans", s->count);
+    }
+    for (int p = 0; p < s->count; p++) {
+        s->training[p] = (training){.s = s, .stepped = &s->stepped[p]};
+        ckpt_arena_init(&s->training[p].arena);
+        all += s->stepped[p].plan->static_bytes + s->stepped[p].plan->arena_bytes;
+    }
+    s->together = all <= s->available / 2;
+    const ckpt_code code = take_turns(s, err);
+    for (int p = 0; p < s->count; p++) {
+        close_training(&s->training[p]);
+    }
+    return code;
 }
 
 static ckpt_code try_all(stepping *s, ckpt_err *err)
 {
     ckpt_plan *first = NULL;
-    s->total = 3 + most_ways(s->lowered->graph);
-    s->start_ns = ckpt_clock_ns();
     CKPT_TRY(make_first(s, &first, err));
-    CKPT_TRY(try_plan(s, first, 2, err));
+    CKPT_TRY(add_plan(s, first, err));
     if (s->count == 0) {
         char wanted[CKPT_UNITS_TEXT], there[CKPT_UNITS_TEXT], why[160];
         snprintf(why, sizeof why, "its plan of the lowest peak takes %s of memory, %s are free",
@@ -319,8 +370,9 @@ static ckpt_code try_all(stepping *s, ckpt_err *err)
         say(s, why);
         return CKPT_OK;
     }
-    CKPT_TRY(try_again(s, err));
-    return try_ways(s, err);
+    CKPT_TRY(add_again(s, err));
+    CKPT_TRY(add_ways(s, err));
+    return train_all(s, err);
 }
 
 /* ---- what there is ---- */

@@ -213,6 +213,37 @@ static void runs_again_pay_for_no_pause(void **state)
     test_train_close(&m.t);
 }
 
+static void slow_down(ckpt_stepped *stepped, int k, int turn, int by)
+{
+    const size_t steps = (size_t)stepped->plan->step_count;
+    stepped->turn = turn > stepped->turn ? turn : stepped->turn;
+    stepped->timed_turn[k] = stepped->whole_turn[k] = turn;
+    stepped->whole_ns[k] *= by;
+    for (size_t s = 0; s < steps; s++) {
+        stepped->run_ns[(size_t)k * steps + s] *= by;
+    }
+}
+
+/* The machine takes three times as long in turns 2 and 3, which are all that the second plan has, and until the first
+ * plan's turn 4: no time is dearer for it. */
+static void a_slow_while_is_no_price(void **state)
+{
+    made m;
+    open_made(&m, "models/byte-gpt.json", gpt);
+    ckpt_stepped stepped[] = {make_steps(&m, plan_of(&m, m.lowered->graph, "keep-all"), 100, 0),
+                              make_steps(&m, plan_of(&m, m.lowered->graph, "recompute-all"), 110, 0)};
+    join(&m, stepped, 2);
+    const ckpt_ns keep = predicted(&m, "keep-all"), all = predicted(&m, "recompute-all");
+    for (int k = 0; k < STEPS; k++) {
+        slow_down(&stepped[0], k, k, k >= 2 && k <= 4 ? 3 : 1);
+        slow_down(&stepped[1], k, 2 + k % 2, 3);
+    }
+    join(&m, stepped, 2);
+    assert_int_equal(predicted(&m, "keep-all"), keep);
+    assert_int_equal(predicted(&m, "recompute-all"), all);
+    test_train_close(&m.t);
+}
+
 /* Steps that are shorter than their runs say, as a GPU's replayed ones are: no overhead, and the sum is right. */
 static void shorter_steps_shrink_all(void **state)
 {
@@ -302,8 +333,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_are_exact),         cmocka_unit_test(rows_have_means_over_identical_layers),
         cmocka_unit_test(one_plan_has_runs_again_too), cmocka_unit_test(runs_again_pay_for_no_pause),
-        cmocka_unit_test(shorter_steps_shrink_all),    cmocka_unit_test(ways_have_times_in_the_step),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_slow_while_is_no_price),    cmocka_unit_test(shorter_steps_shrink_all),
+        cmocka_unit_test(ways_have_times_in_the_step), cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
