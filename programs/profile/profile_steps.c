@@ -59,6 +59,7 @@ static void say(const stepping *s, const char *why)
 struct training {
     const stepping *s;
     ckpt_stepped *stepped;
+    int turns;
     ckpt_arena arena;        /* of the trace, the tables here, and what is recorded */
     ckpt_executor *executor; /* NULL: not open */
     ckpt_data *data;
@@ -94,13 +95,22 @@ static ckpt_code step(training *t, bool traced, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* In all turns `done * TURNS` steps would be done; `wanted`: so many, 0: by what they take. */
-static bool enough(int done, ckpt_ns spent, int wanted)
+/* Of steps whose number is given, those of this turn; over all turns they are that number. */
+static int share(const training *t, int turn)
 {
-    const int all = done * TURNS;
-    const ckpt_ns all_ns = spent * TURNS;
-    return wanted > 0                               ? all >= wanted
-           : all < STEPS_LEAST                      ? false
+    const int all = t->s->options->steps;
+    return (all * (turn + 1) + t->turns - 1) / t->turns - (all * turn + t->turns - 1) / t->turns;
+}
+
+/* Where no number is given, as many as fill their time if all turns are like this one. */
+static bool enough(const training *t, int done, ckpt_ns spent)
+{
+    if (t->s->options->steps > 0) {
+        return done >= share(t, t->stepped->turn);
+    }
+    const int all = done * t->turns;
+    const ckpt_ns all_ns = spent * t->turns;
+    return all < STEPS_LEAST                        ? false
            : all >= STEPS_MOST || all_ns >= LONG_NS ? true
                                                     : all >= STEPS && all_ns >= SHORT_NS;
 }
@@ -109,7 +119,7 @@ static bool enough(int done, ckpt_ns spent, int wanted)
 static ckpt_code run_whole(training *t, ckpt_err *err)
 {
     ckpt_ns all = 0;
-    for (int done = 0; !enough(done, all, t->s->options->steps); done++) {
+    for (int done = 0; !enough(t, done, all); done++) {
         CKPT_TRY(step(t, false, err));
         ckpt_stepped_add_whole(t->stepped, t->step_ns);
         all += t->step_ns;
@@ -120,7 +130,7 @@ static ckpt_code run_whole(training *t, ckpt_err *err)
 static ckpt_code run_traced(training *t, ckpt_err *err)
 {
     ckpt_ns all = 0;
-    for (int done = 0; !enough(done, all, t->s->options->steps); done++) {
+    for (int done = 0; !enough(t, done, all); done++) {
         CKPT_TRY(step(t, true, err));
         if (!t->s->device->api->gpu) { /* a traced step is one as users run it */
             ckpt_stepped_add_whole(t->stepped, t->step_ns);
@@ -160,7 +170,7 @@ static void close_training(training *t)
     ckpt_executor_destroy(t->executor);
     ckpt_data_close(t->data);
     ckpt_arena_fini(&t->arena);
-    *t = (training){.s = t->s, .stepped = t->stepped};
+    *t = (training){.s = t->s, .stepped = t->stepped, .turns = t->turns};
     ckpt_arena_init(&t->arena);
 }
 
@@ -180,7 +190,8 @@ static ckpt_code train(stepping *s, int p, int turn, ckpt_err *err)
 {
     training *const t = &s->training[p];
     t->stepped->turn = turn;
-    const ckpt_code code = take_turn(t, err);
+    const bool none = s->options->steps > 0 && share(t, turn) == 0;
+    const ckpt_code code = none ? CKPT_OK : take_turn(t, err);
     if (code != CKPT_OK || !s->together) {
         close_training(t);
     }
@@ -285,8 +296,7 @@ static ckpt_code add_plan(stepping *s, const ckpt_plan *plan, ckpt_err *err)
     if (!fits(s, plan)) {
         return CKPT_OK;
     }
-    /* each turn rounds up */
-    return ckpt_stepped_init(&s->stepped[s->count++], plan, steps + 2 * TURNS, s->out, err);
+    return ckpt_stepped_init(&s->stepped[s->count++], plan, steps + TURNS, s->out, err); /* turns round up */
 }
 
 static int most_ways(const ckpt_graph *graph)
@@ -345,7 +355,7 @@ static ckpt_code train_all(stepping *s, ckpt_err *err)
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory to train by %d plans", s->count);
     }
     for (int p = 0; p < s->count; p++) {
-        s->training[p] = (training){.s = s, .stepped = &s->stepped[p]};
+        s->training[p] = (training){.s = s, .stepped = &s->stepped[p], .turns = p == 0 ? TURNS + 1 : TURNS};
         ckpt_arena_init(&s->training[p].arena);
         all += s->stepped[p].plan->static_bytes + s->stepped[p].plan->arena_bytes;
     }
