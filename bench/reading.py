@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What reading, lowering and writing cost: a chain of N ops with unequal sizes, a Kineto trace of as many events, a profile
-of as many layers, and a small model of nearly 10^6 layers, through the programs that read and write them. Planning itself is
+"""What reading, lowering and writing cost: a chain of N ops with unequal sizes, a Kineto trace of as many events, a
+memory snapshot of PyTorch's of as many entries, a profile of as many layers, and a small model of nearly 10^6 layers, through the programs that read and write them. Planning itself is
 left out: the plan keeps all.
 
     bench/reading.py [PROGRAMS [OPS [MOST]]]     default: build/release/bin 1000000
@@ -10,6 +10,7 @@ left out.
 """
 import json
 import os
+import pickle
 import resource
 import sys
 import tempfile
@@ -26,6 +27,7 @@ COMMANDS = [
     ("ckpt-compare t.json t.json", "t.json t.json", ""),
     ("ckpt-compare profile.json profile.json", "profile.json profile.json", ""),
     ("ckpt-profile --import kineto.json -o k.json", "kineto.json", "k.json"),
+    ("ckpt-profile --import snapshot.pickle -o k.json", "snapshot.pickle", "k.json"),
 ]
 LOWER = ("ckpt-graph deep.json -o lowered.json", "", "lowered.json")
 
@@ -76,6 +78,33 @@ def kineto(count):
     return {"schemaVersion": 1, "traceEvents": events}
 
 
+def snapshot(count):
+    """What torch.cuda.memory._dump_snapshot writes: an allocation, then the request to free an older one and its completion. Dicts of
+    frames are shared by all stacks; one allocation and free in eight has a stack, as fewer make the file smaller beside what is read."""
+    frames = [{"name": f"forward_{i}", "filename": f"/home/user/net/layer_{i % 90}.py", "line": 10 + i} for i in range(3000)]
+    entries, live = [], []
+
+    def add(action, address, size, stack):
+        entries.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": 1700000000000000 + 5 * len(entries),
+                        "frames": stack, "user_metadata": "", "pool_id": (0, 0)})
+
+    for i in range(count // 3):
+        def stack(step):
+            return [frames[(7 * i + step * k) % len(frames)] for k in range(24)] if i % 8 == 0 else []
+        address, size = 0x7F3C00000000 + 512 * i, 512 * (1 + i % 977)
+        live.append((address, size))
+        add("alloc", address, size, stack(13))
+        if len(live) > 500:
+            address, size = live.pop(i % 500)
+            freed = stack(17)
+            add("free_requested", address, size, freed)
+            add("free_completed", address, size, freed)
+    segments = [{"device": 0, "address": a, "total_size": s, "allocated_size": s, "active_size": s, "requested_size": s, "stream": 0,
+                 "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False, "frames": [],
+                 "blocks": [{"address": a, "size": s, "requested_size": s, "state": "active_allocated", "frames": []}]} for a, s in live]
+    return {"segments": segments, "device_traces": [entries], "allocator_settings": {}, "external_annotations": []}
+
+
 def run(programs, command):
     """(exit status, user seconds, largest resident MB)"""
     child = os.fork()
@@ -106,6 +135,8 @@ def main():
                                   ("deep.json", deep())):
                 with open(name, "w", encoding="utf-8") as file:
                     file.write(json.dumps(content))
+            with open("snapshot.pickle", "wb") as file:
+                pickle.dump(snapshot(ops), file)
             os._exit(0)
         os.waitpid(writer, 0)
         print("| command | reads MB | user seconds | MB | writes MB |\n|---|---|---|---|---|")

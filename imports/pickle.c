@@ -7,22 +7,29 @@
 
 #include "core/base/file.h"
 
-enum { FIRST_ROOM = 8, PROTOCOL_MIN = 2, PROTOCOL_MAX = 5, NAME_MAX_BYTES = 60 };
+enum { FIRST_ROOM = 256, PROTOCOL_MIN = 2, PROTOCOL_MAX = 5, NAME_MAX_BYTES = 60 };
+
+/* Places and words, as pickle_impl.h draws them. A count is below 2^30, as a file has at most so many bytes. */
+#define CONTAINER  (UINT32_C(1) << 31)
+#define COUNT_MASK ((UINT32_C(1) << 30) - 1)
+enum { TYPE_SHIFT = 30, HEAD_WORDS = 2, PIECE_WORDS = 2 };
+static const ckpt_pickle_type container_types[] = {CKPT_PICKLE_LIST, CKPT_PICKLE_TUPLE, CKPT_PICKLE_DICT,
+                                                   CKPT_PICKLE_SET};
+
+typedef struct words {
+    uint32_t *at;
+    size_t count, room;
+} words;
 
 typedef struct machine {
     const unsigned char *bytes;
     size_t length, at; /* `at`: behind the current opcode, then behind its argument */
     size_t opcode_at;
     const ckpt_opcode *opcode;
-    ckpt_arena *arena;
-    ckpt_pickle_value **stack;
-    int stack_count, stack_room;
-    int *mark; /* stack_count at each open mark */
-    int mark_count, mark_room;
-    ckpt_pickle_value **memo;     /* NULL: unused */
-    size_t memo_count, memo_room; /* memo_count: entries in use, which is the next number of MEMOIZE */
-    ckpt_pickle_value *constant;  /* None, False, True */
-    int64_t value_count;
+    ckpt_pickle *made;
+    words stack; /* places */
+    words mark;  /* stack.count at each open mark */
+    words memo;  /* places; 0: unused. count: numbers in use, which is the next number of MEMOIZE */
     ckpt_err *err;
 } machine;
 
@@ -37,63 +44,74 @@ static ckpt_code bad(const machine *m, const char *why)
     return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "found opcode %s at byte %zu: %s", m->opcode->name, m->opcode_at, why);
 }
 
-/* Makes room for one more element of `size` bytes; the array may move. */
-static ckpt_code grow(const machine *m, void **array, int count, int *room, size_t size)
+/* Makes room for `wanted` words in all; those beyond the old room hold anything. Large arrays are moved by their pages. */
+static ckpt_code grow(const machine *m, words *array, size_t wanted)
 {
-    if (count < *room) {
+    if (wanted <= array->room) {
         return CKPT_OK;
     }
-    const int more = *room == 0 ? FIRST_ROOM : 2 * *room; /* at most 2^30 bytes in a file: never beyond 2^31 */
-    void *const moved = ckpt_arena_take(m->arena, (size_t)more, size);
-    if (moved == NULL) {
+    const size_t half_more = array->room + array->room / 2;
+    size_t room = half_more > FIRST_ROOM ? half_more : FIRST_ROOM;
+    room = room > wanted ? room : wanted;
+    uint32_t *const at = ckpt_memory_resize(array->at, room * sizeof *at);
+    if (at == NULL) {
         return no_memory(m);
     }
-    if (count > 0) {
-        memcpy(moved, *array, (size_t)count * size);
-    }
-    *array = moved;
-    *room = more;
+    array->at = at;
+    array->room = room;
     return CKPT_OK;
 }
 
-static ckpt_code push(machine *m, ckpt_pickle_value *value)
+static ckpt_code push(machine *m, uint32_t place)
 {
-    void *stack = m->stack;
-    CKPT_TRY(grow(m, &stack, m->stack_count, &m->stack_room, sizeof *m->stack));
-    m->stack = stack;
-    m->stack[m->stack_count++] = value;
+    CKPT_TRY(grow(m, &m->stack, m->stack.count + 1));
+    m->stack.at[m->stack.count++] = place;
     return CKPT_OK;
 }
 
-static ckpt_code push_new(machine *m, ckpt_pickle_value value)
+/* Pushes what the current opcode says by itself. */
+static ckpt_code push_here(machine *m)
 {
-    ckpt_pickle_value *const made = CKPT_NEW(m->arena, ckpt_pickle_value, 1);
-    if (made == NULL) {
-        return no_memory(m);
+    m->made->value_count++;
+    return push(m, (uint32_t)m->opcode_at);
+}
+
+/* Takes words for containers; *first: the number of the first. */
+static ckpt_code take_words(machine *m, size_t count, uint32_t *first)
+{
+    ckpt_pickle *const made = m->made;
+    words array = {made->word, made->word_count, made->word_room};
+    if (count > CONTAINER - array.count) {
+        return CKPT_FAIL(m->err, CKPT_OVERFLOW,
+                         "found opcode %s at byte %zu: the values before it take %zu words, wanted less than %zu",
+                         m->opcode->name, m->opcode_at, array.count + count, (size_t)CONTAINER);
     }
-    *made = value;
-    m->value_count++;
-    return push(m, made);
+    CKPT_TRY(grow(m, &array, array.count + count));
+    made->word = array.at;
+    made->word_room = array.room;
+    *first = (uint32_t)array.count;
+    made->word_count += count;
+    return CKPT_OK;
 }
 
 /* The lowest stack position that an opcode may take: that of the last open mark. */
-static int floor_of(const machine *m)
+static size_t floor_of(const machine *m)
 {
-    return m->mark_count > 0 ? m->mark[m->mark_count - 1] : 0;
+    return m->mark.count > 0 ? m->mark.at[m->mark.count - 1] : 0;
 }
 
 static ckpt_code need(const machine *m, int count)
 {
-    return m->stack_count - floor_of(m) >= count ? CKPT_OK : bad(m, "it takes more values than there are");
+    return m->stack.count - floor_of(m) >= (size_t)count ? CKPT_OK : bad(m, "it takes more values than there are");
 }
 
 /* Removes the last mark; *first: where its values begin. */
-static ckpt_code pop_mark(machine *m, int *first)
+static ckpt_code pop_mark(machine *m, size_t *first)
 {
-    if (m->mark_count == 0) {
+    if (m->mark.count == 0) {
         return bad(m, "no mark was set for it");
     }
-    *first = m->mark[--m->mark_count];
+    *first = m->mark.at[--m->mark.count];
     return CKPT_OK;
 }
 
@@ -110,23 +128,98 @@ static ckpt_code take(machine *m, uint64_t count, const unsigned char **bytes)
 }
 
 /* An unsigned little-endian number of 1 to 8 bytes. */
+static uint64_t number_at(const unsigned char *byte, int width)
+{
+    uint64_t number = 0;
+    for (int i = 0; i < width; i++) {
+        number |= (uint64_t)byte[i] << (8 * i);
+    }
+    return number;
+}
+
 static ckpt_code take_number(machine *m, int width, uint64_t *number)
 {
     const unsigned char *byte = NULL;
     CKPT_TRY(take(m, (uint64_t)width, &byte));
-    *number = 0;
-    for (int i = 0; i < width; i++) {
-        *number |= (uint64_t)byte[i] << (8 * i);
-    }
+    *number = number_at(byte, width);
     return CKPT_OK;
 }
 
-static ckpt_code push_int(machine *m, int64_t value)
+/* Two's complement, little-endian. */
+static int64_t long_at(const unsigned char *byte, uint64_t width)
 {
-    return push_new(m, (ckpt_pickle_value){.type = CKPT_PICKLE_INT, .as.integer = value});
+    uint64_t value = width > 0 && byte[width - 1] >= 0x80 ? UINT64_MAX : 0;
+    for (uint64_t i = 0; i < width && i < 8; i++) {
+        value = (value & ~((uint64_t)0xff << (8 * i))) | (uint64_t)byte[i] << (8 * i);
+    }
+    int64_t integer;
+    memcpy(&integer, &value, sizeof integer);
+    return integer;
 }
 
-/* LONG1 and LONG4: two's complement, little-endian. Bytes beyond the eighth may only repeat the sign. */
+static double real_at(const unsigned char *byte)
+{
+    uint64_t bits = 0;
+    double real;
+    for (int i = 0; i < 8; i++) { /* big-endian, unlike all other numbers */
+        bits = bits << 8 | byte[i];
+    }
+    memcpy(&real, &bits, sizeof bits);
+    return real;
+}
+
+static uint32_t head_of(ckpt_pickle_type type, size_t count)
+{
+    uint32_t kind = 0;
+    while (container_types[kind] != type) {
+        kind++;
+    }
+    return kind << TYPE_SHIFT | (uint32_t)count;
+}
+
+/* The value at a place, which the machine has checked. */
+static ckpt_pickle_value value_at(const ckpt_pickle *p, uint32_t place)
+{
+    ckpt_pickle_value value = {.in = p, .place = place};
+    if ((place & CONTAINER) != 0) {
+        const uint32_t head = p->word[place & ~CONTAINER];
+        value.type = container_types[head >> TYPE_SHIFT];
+        value.count = (int)(head & COUNT_MASK);
+        return value;
+    }
+    const ckpt_opcode *const opcode = &ckpt_opcodes[p->bytes[place]];
+    const unsigned char *const argument = p->bytes + place + 1;
+    switch (opcode->does) {
+    case CKPT_DO_FALSE:
+    case CKPT_DO_TRUE:
+        value.type = CKPT_PICKLE_BOOL;
+        value.as.integer = opcode->does == CKPT_DO_TRUE;
+        break;
+    case CKPT_DO_INT: {
+        const uint64_t number = number_at(argument, opcode->width);
+        value.type = CKPT_PICKLE_INT;
+        value.as.integer = opcode->width == 4 ? (int64_t)(int32_t)(uint32_t)number : (int64_t)number;
+        break;
+    }
+    case CKPT_DO_LONG:
+        value.type = CKPT_PICKLE_INT;
+        value.as.integer = long_at(argument + opcode->width, number_at(argument, opcode->width));
+        break;
+    case CKPT_DO_REAL:
+        value.type = CKPT_PICKLE_REAL;
+        value.as.real = real_at(argument);
+        break;
+    case CKPT_DO_BYTES:
+        value.type = (ckpt_pickle_type)opcode->makes;
+        value.count = (int)number_at(argument, opcode->width);
+        value.as.bytes = (const char *)argument + opcode->width;
+        break;
+    default: value.type = CKPT_PICKLE_NONE; break;
+    }
+    return value;
+}
+
+/* LONG1 and LONG4. Bytes beyond the eighth may only repeat the sign. */
 static ckpt_code push_long(machine *m)
 {
     uint64_t width = 0;
@@ -137,40 +230,23 @@ static ckpt_code push_long(machine *m)
     }
     CKPT_TRY(take(m, width, &byte));
     const unsigned char sign = width > 0 && byte[width - 1] >= 0x80 ? 0xff : 0;
-    uint64_t value = sign != 0 ? UINT64_MAX : 0;
-    for (uint64_t i = 0; i < width; i++) {
-        if (i < 8) {
-            value = (value & ~((uint64_t)0xff << (8 * i))) | (uint64_t)byte[i] << (8 * i);
-        } else if (byte[i] != sign) {
+    for (uint64_t i = 8; i < width; i++) {
+        if (byte[i] != sign) {
             return bad(m, "an integer beyond 63 bits");
         }
     }
-    if (width > 8 && (value >> 63 != 0) != (sign != 0)) {
+    if (width > 8 && (long_at(byte, width) < 0) != (sign != 0)) {
         return bad(m, "an integer beyond 63 bits");
     }
-    int64_t integer;
-    memcpy(&integer, &value, sizeof integer);
-    return push_int(m, integer);
+    return push_here(m);
 }
 
-static ckpt_code push_fixed_int(machine *m)
-{
-    uint64_t value = 0;
-    CKPT_TRY(take_number(m, m->opcode->width, &value));
-    return push_int(m, m->opcode->width == 4 ? (int64_t)(int32_t)(uint32_t)value : (int64_t)value);
-}
-
-static ckpt_code push_real(machine *m)
+/* A number of so many bytes. */
+static ckpt_code push_number(machine *m, int width)
 {
     const unsigned char *byte = NULL;
-    CKPT_TRY(take(m, 8, &byte));
-    uint64_t bits = 0;
-    for (int i = 0; i < 8; i++) { /* big-endian, unlike all other numbers */
-        bits = bits << 8 | byte[i];
-    }
-    ckpt_pickle_value value = {.type = CKPT_PICKLE_REAL};
-    memcpy(&value.as.real, &bits, sizeof bits);
-    return push_new(m, value);
+    CKPT_TRY(take(m, (uint64_t)width, &byte));
+    return push_here(m);
 }
 
 static ckpt_code push_bytes(machine *m)
@@ -178,65 +254,111 @@ static ckpt_code push_bytes(machine *m)
     uint64_t length = 0;
     const unsigned char *bytes = NULL;
     CKPT_TRY(take_number(m, m->opcode->width, &length));
-    CKPT_TRY(take(m, length, &bytes));
-    if (length > INT32_MAX) {
-        return bad(m, "a text of more than 2^31 bytes");
-    }
-    return push_new(m, (ckpt_pickle_value){.type = (ckpt_pickle_type)m->opcode->makes,
-                                           .count = (int)length,
-                                           .as.bytes = (const char *)bytes});
+    CKPT_TRY(take(m, length, &bytes)); /* a file has less than 2^31 */
+    return push_here(m);
 }
 
-/* Makes a tuple or a set of the values from `first` on, or an empty container. */
-static ckpt_code push_items(machine *m, int first)
+/* Lists and dicts are made empty, then grow; so do sets that are no frozensets. */
+static ckpt_code push_empty(machine *m)
 {
-    const int count = m->stack_count - first;
-    const ckpt_pickle_value **const item = CKPT_NEW(m->arena, const ckpt_pickle_value *, count);
-    if (item == NULL) {
-        return no_memory(m);
-    }
+    uint32_t first = 0;
+    CKPT_TRY(take_words(m, HEAD_WORDS, &first));
+    m->made->word[first] = head_of((ckpt_pickle_type)m->opcode->makes, 0);
+    m->made->word[first + 1] = 0;
+    m->made->value_count++;
+    return push(m, CONTAINER | first);
+}
+
+/* Tuples are made at once, of the values from `first` on. */
+static ckpt_code push_tuple(machine *m, size_t first)
+{
+    const size_t count = m->stack.count - first;
+    uint32_t head = 0;
+    CKPT_TRY(take_words(m, 1 + count, &head));
+    m->made->word[head] = head_of(CKPT_PICKLE_TUPLE, count);
     if (count > 0) {
-        memcpy(item, m->stack + first, (size_t)count * sizeof *item);
+        memcpy(m->made->word + head + 1, m->stack.at + first, count * sizeof *m->stack.at);
     }
-    m->stack_count = first;
-    return push_new(m, (ckpt_pickle_value){
-                           .type = (ckpt_pickle_type)m->opcode->makes, .count = count, .as.item = item, .room = count});
+    m->stack.count = first;
+    m->made->value_count++;
+    return push(m, CONTAINER | head);
+}
+
+/* The last piece of a container that grows, and how many of its `count` items are in the pieces before; 0: it has none. */
+static uint32_t last_piece(const ckpt_pickle *p, uint32_t head, size_t *before)
+{
+    uint32_t piece = p->word[head + 1];
+    *before = 0;
+    while (piece != 0 && p->word[piece] != 0) {
+        *before += p->word[piece + 1];
+        piece = p->word[piece];
+    }
+    return piece;
+}
+
+/* Moves the values from `first` on into the container at `head`, which has `items`. What does not fit its last piece gets one
+ * more: of that size at first, which mostly is all, then of as many items as there are, so that pieces stay few. */
+static ckpt_code move_items(machine *m, uint32_t head, size_t items, size_t first)
+{
+    ckpt_pickle *const p = m->made;
+    const size_t count = m->stack.count - first;
+    size_t before = 0;
+    uint32_t piece = last_piece(p, head, &before);
+    const size_t room = piece != 0 ? before + p->word[piece + 1] - items : 0;
+    const size_t fit = count < room ? count : room;
+    if (fit > 0) {
+        memcpy(p->word + piece + PIECE_WORDS + (items - before), m->stack.at + first, fit * sizeof *p->word);
+    }
+    if (fit < count) {
+        uint32_t next = 0;
+        const size_t rest = count - fit;
+        const size_t next_room = rest > items + fit ? rest : items + fit;
+        CKPT_TRY(take_words(m, PIECE_WORDS + next_room, &next));
+        p->word[next] = 0;
+        p->word[next + 1] = (uint32_t)next_room;
+        memcpy(p->word + next + PIECE_WORDS, m->stack.at + first + fit, rest * sizeof *p->word);
+        p->word[piece != 0 ? piece : head + 1] = next;
+    }
+    m->stack.count = first;
+    return CKPT_OK;
 }
 
 /* Adds the values from `first` on to the container below them. */
-static ckpt_code add_items(machine *m, int first)
+static ckpt_code add_items(machine *m, size_t first)
 {
-    const int per_item = m->opcode->makes == CKPT_PICKLE_DICT ? 2 : 1;
-    const int count = m->stack_count - first;
+    const ckpt_pickle_type wanted = (ckpt_pickle_type)m->opcode->makes;
+    const size_t per_item = wanted == CKPT_PICKLE_DICT ? 2 : 1;
+    const size_t count = m->stack.count - first;
     if (first <= floor_of(m)) {
         return bad(m, "there is nothing to put its values into");
     }
-    ckpt_pickle_value *const into = m->stack[first - 1];
-    const ckpt_pickle_type wanted = (ckpt_pickle_type)m->opcode->makes;
-    if (into->type != wanted) {
+    const uint32_t into = m->stack.at[first - 1];
+    const ckpt_pickle_type type = value_at(m->made, into).type;
+    if (type != wanted) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "found opcode %s at byte %zu: it puts values into %s, wanted %s",
-                         m->opcode->name, m->opcode_at, ckpt_pickle_type_name(into->type),
-                         ckpt_pickle_type_name(wanted));
+                         m->opcode->name, m->opcode_at, ckpt_pickle_type_name(type), ckpt_pickle_type_name(wanted));
     }
     if (count % per_item != 0) {
         return bad(m, "a key without a value");
     }
-    if (into->room == 0 && count > 0) { /* mostly all there are */
-        into->as.item = CKPT_NEW(m->arena, const ckpt_pickle_value *, count);
-        if (into->as.item == NULL) {
-            return no_memory(m);
-        }
-        into->room = count;
-    }
-    for (int i = 0; i < count; i++) {
-        void *item = into->as.item;
-        CKPT_TRY(grow(m, &item, per_item * into->count + i % per_item, &into->room, sizeof *into->as.item));
-        into->as.item = item;
-        into->as.item[per_item * into->count + i % per_item] = m->stack[first + i];
-        into->count += i % per_item == per_item - 1;
-    }
-    m->stack_count = first;
+    const uint32_t head = into & ~CONTAINER;
+    const size_t items = m->made->word[head] & COUNT_MASK;
+    CKPT_TRY(move_items(m, head, per_item * items, first));
+    m->made->word[head] = head_of(type, items + count / per_item);
     return CKPT_OK;
+}
+
+/* A frozenset of the values from `first` on. */
+static ckpt_code push_set(machine *m, size_t first)
+{
+    uint32_t head = 0;
+    const size_t count = m->stack.count - first;
+    CKPT_TRY(take_words(m, HEAD_WORDS, &head));
+    m->made->word[head + 1] = 0;
+    CKPT_TRY(move_items(m, head, 0, first));
+    m->made->word[head] = head_of(CKPT_PICKLE_SET, count);
+    m->made->value_count++;
+    return push(m, CONTAINER | head);
 }
 
 static ckpt_code memo_put(machine *m, uint64_t index)
@@ -247,23 +369,13 @@ static ckpt_code memo_put(machine *m, uint64_t index)
                          "found opcode %s at byte %zu with number %llu, wanted less than the file's %zu bytes",
                          m->opcode->name, m->opcode_at, (unsigned long long)index, m->length);
     }
-    if (index >= m->memo_room) {
-        size_t room = m->memo_room == 0 ? FIRST_ROOM : m->memo_room;
-        while (room <= index) {
-            room *= 2;
-        }
-        ckpt_pickle_value **const memo = CKPT_NEW(m->arena, ckpt_pickle_value *, room);
-        if (memo == NULL) {
-            return no_memory(m);
-        }
-        if (m->memo_room > 0) {
-            memcpy(memo, m->memo, m->memo_room * sizeof *memo);
-        }
-        m->memo = memo;
-        m->memo_room = room;
+    const size_t room = m->memo.room;
+    CKPT_TRY(grow(m, &m->memo, (size_t)index + 1));
+    if (m->memo.room > room) {
+        memset(m->memo.at + room, 0, (m->memo.room - room) * sizeof *m->memo.at);
     }
-    m->memo_count += m->memo[index] == NULL;
-    m->memo[index] = m->stack[m->stack_count - 1];
+    m->memo.count += m->memo.at[index] == 0;
+    m->memo.at[index] = m->stack.at[m->stack.count - 1];
     return CKPT_OK;
 }
 
@@ -271,19 +383,17 @@ static ckpt_code memo_get(machine *m)
 {
     uint64_t index = 0;
     CKPT_TRY(take_number(m, m->opcode->width, &index));
-    if (index >= m->memo_room || m->memo[index] == NULL) {
+    if (index >= m->memo.room || m->memo.at[index] == 0) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "found opcode %s at byte %zu: nothing was put under number %llu",
                          m->opcode->name, m->opcode_at, (unsigned long long)index);
     }
-    return push(m, m->memo[index]);
+    return push(m, m->memo.at[index]);
 }
 
 static ckpt_code push_mark(machine *m)
 {
-    void *mark = m->mark;
-    CKPT_TRY(grow(m, &mark, m->mark_count, &m->mark_room, sizeof *m->mark));
-    m->mark = mark;
-    m->mark[m->mark_count++] = m->stack_count;
+    CKPT_TRY(grow(m, &m->mark, m->mark.count + 1));
+    m->mark.at[m->mark.count++] = (uint32_t)m->stack.count;
     return CKPT_OK;
 }
 
@@ -334,12 +444,13 @@ static ckpt_code refuse(const machine *m)
         if (end != NULL) {
             printable(name, end + 1, m->length - m->at - (size_t)(end + 1 - text));
         }
-    } else if (m->opcode->does == CKPT_DO_REFUSE_STACKED && m->stack_count >= 2 &&
-               m->stack[m->stack_count - 1]->type == CKPT_PICKLE_TEXT &&
-               m->stack[m->stack_count - 2]->type == CKPT_PICKLE_TEXT) {
-        ckpt_pickle_value *const *const top = m->stack + m->stack_count - 2;
-        printable(module, top[0]->as.bytes, (size_t)top[0]->count);
-        printable(name, top[1]->as.bytes, (size_t)top[1]->count);
+    } else if (m->opcode->does == CKPT_DO_REFUSE_STACKED && m->stack.count >= 2) {
+        const uint32_t *const top = m->stack.at + m->stack.count - 2;
+        const ckpt_pickle_value texts[2] = {value_at(m->made, top[0]), value_at(m->made, top[1])};
+        if (texts[0].type == CKPT_PICKLE_TEXT && texts[1].type == CKPT_PICKLE_TEXT) {
+            printable(module, texts[0].as.bytes, (size_t)texts[0].count);
+            printable(name, texts[1].as.bytes, (size_t)texts[1].count);
+        }
     }
     if (module[0] != '\0' || name[0] != '\0') {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
@@ -352,24 +463,24 @@ static ckpt_code refuse(const machine *m)
 static ckpt_code tuple_of(machine *m, int count)
 {
     CKPT_TRY(need(m, count));
-    return push_items(m, m->stack_count - count);
+    return push_tuple(m, m->stack.count - (size_t)count);
 }
 
 /* As in Python, POP removes the mark if no value is above it. */
 static ckpt_code pop(machine *m)
 {
-    if (m->mark_count > 0 && floor_of(m) == m->stack_count) {
-        m->mark_count--;
+    if (m->mark.count > 0 && floor_of(m) == m->stack.count) {
+        m->mark.count--;
         return CKPT_OK;
     }
     CKPT_TRY(need(m, 1));
-    m->stack_count--;
+    m->stack.count--;
     return CKPT_OK;
 }
 
 static ckpt_code add_marked(machine *m)
 {
-    int first = 0;
+    size_t first = 0;
     CKPT_TRY(pop_mark(m, &first));
     return add_items(m, first);
 }
@@ -383,32 +494,36 @@ static ckpt_code put_numbered(machine *m)
 
 static ckpt_code run(machine *m)
 {
-    int first = 0;
+    size_t first = 0;
     switch (m->opcode->does) {
     case CKPT_DO_PROTO: return protocol(m);
     case CKPT_DO_FRAME: return frame(m);
-    case CKPT_DO_NONE: return push(m, &m->constant[0]);
-    case CKPT_DO_FALSE: return push(m, &m->constant[1]);
-    case CKPT_DO_TRUE: return push(m, &m->constant[2]);
-    case CKPT_DO_INT: return push_fixed_int(m);
+    case CKPT_DO_NONE:
+    case CKPT_DO_FALSE:
+    case CKPT_DO_TRUE: return push(m, (uint32_t)m->opcode_at);
+    case CKPT_DO_INT: return push_number(m, m->opcode->width);
     case CKPT_DO_LONG: return push_long(m);
-    case CKPT_DO_REAL: return push_real(m);
+    case CKPT_DO_REAL: return push_number(m, 8);
     case CKPT_DO_BYTES: return push_bytes(m);
-    case CKPT_DO_EMPTY: return push_items(m, m->stack_count);
+    case CKPT_DO_EMPTY: return m->opcode->makes == CKPT_PICKLE_TUPLE ? push_tuple(m, m->stack.count) : push_empty(m);
     case CKPT_DO_TUPLE: return tuple_of(m, m->opcode->width);
     case CKPT_DO_MARK: return push_mark(m);
-    case CKPT_DO_MAKE_MARKED: CKPT_TRY(pop_mark(m, &first)); return push_items(m, first);
-    case CKPT_DO_ADD: CKPT_TRY(need(m, m->opcode->width + 1)); return add_items(m, m->stack_count - m->opcode->width);
+    case CKPT_DO_MAKE_MARKED:
+        CKPT_TRY(pop_mark(m, &first));
+        return m->opcode->makes == CKPT_PICKLE_TUPLE ? push_tuple(m, first) : push_set(m, first);
+    case CKPT_DO_ADD:
+        CKPT_TRY(need(m, m->opcode->width + 1));
+        return add_items(m, m->stack.count - (size_t)m->opcode->width);
     case CKPT_DO_ADD_MARKED: return add_marked(m);
     case CKPT_DO_PUT: return put_numbered(m);
-    case CKPT_DO_MEMOIZE: return memo_put(m, m->memo_count);
+    case CKPT_DO_MEMOIZE: return memo_put(m, m->memo.count);
     case CKPT_DO_GET: return memo_get(m);
     case CKPT_DO_POP: return pop(m);
     case CKPT_DO_POP_MARK:
         CKPT_TRY(pop_mark(m, &first));
-        m->stack_count = first;
+        m->stack.count = first;
         return CKPT_OK;
-    case CKPT_DO_DUP: CKPT_TRY(need(m, 1)); return push(m, m->stack[m->stack_count - 1]);
+    case CKPT_DO_DUP: CKPT_TRY(need(m, 1)); return push(m, m->stack.at[m->stack.count - 1]);
     case CKPT_DO_OLD: return bad(m, "of protocol 0 or 1; wanted a pickle of protocol 2 to 5");
     case CKPT_DO_STOP:
     case CKPT_DO_UNKNOWN: break; /* handled by run_all */
@@ -438,16 +553,11 @@ static ckpt_code run_all(machine *m)
     }
 }
 
-static ckpt_code read(machine *m, ckpt_pickle_value **root)
+static ckpt_code read(machine *m)
 {
-    m->constant = CKPT_NEW(m->arena, ckpt_pickle_value, 3);
-    if (m->constant == NULL) {
-        return no_memory(m);
-    }
-    m->constant[1].type = m->constant[2].type = CKPT_PICKLE_BOOL;
-    m->constant[2].as.integer = 1;
-    m->value_count = 3;
-    if (m->length > CKPT_FILE_MAX) { /* counts of values are ints */
+    uint32_t unused = 0;
+    CKPT_TRY(take_words(m, 1, &unused));
+    if (m->length > CKPT_FILE_MAX) { /* places and counts have 30 bits */
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT, "found %zu bytes, wanted at most %zu", m->length, CKPT_FILE_MAX);
     }
     if (m->length == 0 || ckpt_opcodes[m->bytes[0]].does != CKPT_DO_PROTO) {
@@ -456,28 +566,57 @@ static ckpt_code read(machine *m, ckpt_pickle_value **root)
                          PROTOCOL_MAX);
     }
     CKPT_TRY(run_all(m));
-    if (m->stack_count != 1 || m->mark_count != 0) {
+    if (m->stack.count != 1 || m->mark.count != 0) {
         return CKPT_FAIL(m->err, CKPT_BAD_INPUT,
-                         "found %d values and %d open marks at STOP, byte %zu, wanted one value", m->stack_count,
-                         m->mark_count, m->opcode_at);
+                         "found %zu values and %zu open marks at STOP, byte %zu, wanted one value", m->stack.count,
+                         m->mark.count, m->opcode_at);
     }
-    *root = m->stack[0];
+    m->made->root = m->stack.at[0];
     return CKPT_OK;
 }
 
-ckpt_code ckpt_pickle_read(const char *path, const char *bytes, size_t length, ckpt_arena *arena,
-                           const ckpt_pickle_value **root, int64_t *value_count, ckpt_err *err)
+ckpt_code ckpt_pickle_read(const char *path, const char *bytes, size_t length, ckpt_pickle *pickle, ckpt_err *err)
 {
-    machine m = {.bytes = (const unsigned char *)bytes, .length = length, .arena = arena, .err = err};
-    ckpt_pickle_value *made = NULL;
-    const ckpt_code code = read(&m, &made);
+    ckpt_pickle made = {.bytes = (const unsigned char *)bytes};
+    machine m = {.bytes = made.bytes, .length = length, .made = &made, .err = err};
+    const ckpt_code code = read(&m);
+    ckpt_memory_put(m.stack.at);
+    ckpt_memory_put(m.mark.at);
+    ckpt_memory_put(m.memo.at);
     if (code != CKPT_OK) {
+        ckpt_pickle_fini(&made);
         ckpt_err_at(err, "%.200s", path);
         return code;
     }
-    *root = made;
-    *value_count = m.value_count;
+    *pickle = made;
     return CKPT_OK;
+}
+
+void ckpt_pickle_fini(ckpt_pickle *pickle)
+{
+    ckpt_memory_put(pickle->word);
+    *pickle = (ckpt_pickle){0};
+}
+
+ckpt_pickle_value ckpt_pickle_root(const ckpt_pickle *pickle)
+{
+    return value_at(pickle, pickle->root);
+}
+
+ckpt_pickle_value ckpt_pickle_item(const ckpt_pickle_value *of, int index)
+{
+    const uint32_t *const word = of->in->word;
+    const uint32_t head = of->place & ~CONTAINER;
+    size_t left = (size_t)index;
+    if (of->type == CKPT_PICKLE_TUPLE) {
+        return value_at(of->in, word[head + 1 + left]);
+    }
+    uint32_t piece = word[head + 1];
+    while (left >= word[piece + 1]) {
+        left -= word[piece + 1];
+        piece = word[piece];
+    }
+    return value_at(of->in, word[piece + PIECE_WORDS + left]);
 }
 
 bool ckpt_pickle_is_text(const ckpt_pickle_value *value, const char *text)
@@ -487,22 +626,22 @@ bool ckpt_pickle_is_text(const ckpt_pickle_value *value, const char *text)
            memcmp(value->as.bytes, text, length) == 0;
 }
 
-const ckpt_pickle_value *ckpt_pickle_find(const ckpt_pickle_value *dict, const char *key)
+ckpt_pickle_value ckpt_pickle_find(const ckpt_pickle_value *dict, const char *key)
 {
-    if (dict->type != CKPT_PICKLE_DICT) {
-        return NULL;
-    }
-    for (int i = dict->count - 1; i >= 0 && i >= dict->count - CKPT_PICKLE_KEYS; i--) {
-        if (ckpt_pickle_is_text(dict->as.item[2 * i], key)) {
-            return dict->as.item[2 * i + 1];
+    if (dict->type == CKPT_PICKLE_DICT) {
+        for (int i = dict->count - 1; i >= 0 && i >= dict->count - CKPT_PICKLE_KEYS; i--) {
+            const ckpt_pickle_value found = ckpt_pickle_item(dict, 2 * i);
+            if (ckpt_pickle_is_text(&found, key)) {
+                return ckpt_pickle_item(dict, 2 * i + 1);
+            }
         }
     }
-    return NULL;
+    return (ckpt_pickle_value){.type = CKPT_PICKLE_ABSENT};
 }
 
 const char *ckpt_pickle_type_name(ckpt_pickle_type type)
 {
-    static const char *const names[] = {"None",  "a bool", "an integer", "a float", "a text",
-                                        "bytes", "a list", "a tuple",    "a dict",  "a set"};
+    static const char *const names[] = {"nothing", "None",   "a bool",  "an integer", "a float", "a text",
+                                        "bytes",   "a list", "a tuple", "a dict",     "a set"};
     return names[type];
 }

@@ -1,6 +1,13 @@
 /* Reads Python pickles as plain data. A pickle is a program for a stack machine. This machine has the instructions that
  * build data, and none that names, calls or loads code.
  *
+ *     a value:               its place: where its opcode is in the file, whose bytes are looked at again when somebody asks;
+ *                            of a container, with the highest bit set, where its words begin
+ *     a tuple:               [type and count] [item] [item] ...
+ *     a list, a dict, a set: [type and count] [first piece]
+ *     a piece:               [next piece; 0: none] [room] [item] [item] ...
+ *
+ * So memory goes into the items of containers alone, and a container that grows gets a piece more.
  * The result is a graph, not a tree: a value may be referred to twice, and a list may contain itself. A walk over it
  * must be bounded (value_count is the number of values). */
 #ifndef CKPT_IMPORTS_PICKLE_IMPL_H
@@ -12,6 +19,7 @@
 #include "core/base/memory.h"
 
 typedef enum ckpt_pickle_type {
+    CKPT_PICKLE_ABSENT, /* no value: what a dict without the key gives */
     CKPT_PICKLE_NONE,
     CKPT_PICKLE_BOOL,
     CKPT_PICKLE_INT,
@@ -24,30 +32,44 @@ typedef enum ckpt_pickle_type {
     CKPT_PICKLE_SET /* a frozenset too */
 } ckpt_pickle_type;
 
-typedef struct ckpt_pickle_value ckpt_pickle_value;
-struct ckpt_pickle_value {
+typedef struct ckpt_pickle {
+    const unsigned char *bytes; /* the file's */
+    uint32_t *word;             /* of all containers; the first is not used */
+    size_t word_count, word_room;
+    uint32_t root;
+    int64_t value_count; /* None, False and True are not counted */
+} ckpt_pickle;
+
+typedef struct ckpt_pickle_value {
+    const ckpt_pickle *in;
+    uint32_t place; /* equal: the same value */
     ckpt_pickle_type type;
     int count; /* of bytes, items, or pairs of a dict */
     union {
         int64_t integer; /* a bool too */
         double real;
-        const char *bytes;              /* points into the file: not terminated, may hold zeros */
-        const ckpt_pickle_value **item; /* of a dict: key, value, key, value, ... in file order */
+        const char *bytes; /* points into the file: not terminated, may hold zeros */
     } as;
-    int room; /* of item; only for the reader */
-};
+} ckpt_pickle_value;
 
-/* Reads a pickle of protocol 2 to 5 at `bytes`, which must outlive the values. `path` is for messages. Bytes behind the
- * pickle's end are ignored, as in Python.
- * Errors: CKPT_BAD_INPUT ("path: found ... at byte 17 ..., wanted ..."), CKPT_NO_MEMORY.
- * Cost: O(length) time and at most about 100 bytes of memory per byte. */
-CKPT_MUST_USE ckpt_code ckpt_pickle_read(const char *path, const char *bytes, size_t length, ckpt_arena *arena,
-                                         const ckpt_pickle_value **root, int64_t *value_count, ckpt_err *err);
+/* Reads a pickle of protocol 2 to 5 at `bytes`, which must outlive `pickle`. `path` is for messages. Bytes behind the
+ * pickle's end are ignored, as in Python. ckpt_pickle_fini frees what was read; after a failure there is nothing to free.
+ * Errors: CKPT_BAD_INPUT ("path: found ... at byte 17 ..., wanted ..."), CKPT_OVERFLOW (2^31 words), CKPT_NO_MEMORY.
+ * Cost: O(length) time, and 4 bytes of memory per item of a container, per memo number and per value on the stack, beside
+ * 8 (tuple: 4) per container and 8 per piece: at most 40 bytes per byte of a hostile file. */
+CKPT_MUST_USE ckpt_code ckpt_pickle_read(const char *path, const char *bytes, size_t length, ckpt_pickle *pickle,
+                                         ckpt_err *err);
+void ckpt_pickle_fini(ckpt_pickle *pickle);
 
-/* The last value of the key, as in Python; NULL: not a dict, or no such key. Only the last CKPT_PICKLE_KEYS keys count:
+ckpt_pickle_value ckpt_pickle_root(const ckpt_pickle *pickle);
+
+/* Item `index` of a list, tuple or set; of a dict, in file order: key, value, key, value, ... Cost: O(log index). */
+ckpt_pickle_value ckpt_pickle_item(const ckpt_pickle_value *of, int index);
+
+/* The last value of the key, as in Python; absent: not a dict, or no such key. Only the last CKPT_PICKLE_KEYS keys count:
  * dicts of records are small, and a large dict shared by many records is an attack. */
 enum { CKPT_PICKLE_KEYS = 64 };
-const ckpt_pickle_value *ckpt_pickle_find(const ckpt_pickle_value *dict, const char *key);
+ckpt_pickle_value ckpt_pickle_find(const ckpt_pickle_value *dict, const char *key);
 
 bool ckpt_pickle_is_text(const ckpt_pickle_value *value, const char *text);
 const char *ckpt_pickle_type_name(ckpt_pickle_type type); /* "a dict" */

@@ -6,16 +6,16 @@
 
 /* Ranges nest as deep as the program's calls; an END is matched against at most this many open ranges. */
 enum { OPEN_MAX = 64, NAME_MAX_BYTES = 100 };
-#define ANNOTATION_STREAM "annotations"
 
 typedef struct open_range {
-    const ckpt_pickle_value *name;
+    ckpt_pickle_value name;
     ckpt_ns start_ns;
 } open_range;
 
 typedef struct annotations {
     const ckpt_snapshot *s;
-    ckpt_timeline *timeline;
+    ckpt_snapshot_range *range;
+    int range_count;
     ckpt_ns first_ns, last_ns; /* of the entries: ranges are cut to this time */
     open_range open[OPEN_MAX];
     int open_count;
@@ -31,21 +31,17 @@ static bool same_text(const ckpt_pickle_value *a, const ckpt_pickle_value *b)
 
 static ckpt_code add_range(annotations *an, const ckpt_pickle_value *name, ckpt_ns start_ns, ckpt_ns end_ns)
 {
-    const ckpt_snapshot *const s = an->s;
     start_ns = start_ns > an->first_ns ? start_ns : an->first_ns;
     end_ns = end_ns < an->last_ns ? end_ns : an->last_ns;
     if (end_ns < start_ns) {
         an->odd_count++;
         return CKPT_OK;
     }
-    const char *const copy = ckpt_snapshot_text(s, name, NAME_MAX_BYTES);
-    if (copy == NULL) {
-        return CKPT_FAIL(s->err, CKPT_NO_MEMORY, "%.200s: no memory for an annotation", s->path);
-    }
-    const ckpt_event event = {
-        .name = copy, .stream = ANNOTATION_STREAM, .span = CKPT_SPAN_OTHER, .start_ns = start_ns, .end_ns = end_ns};
-    CKPT_TRY_WHILE(s->err, ckpt_timeline_add(an->timeline, &event, CKPT_CAT_OTHER, s->err), "importing %.200s",
-                   s->path);
+    ckpt_snapshot_range *const range = &an->range[an->range_count];
+    CKPT_TRY(ckpt_snapshot_text(an->s, name, NAME_MAX_BYTES, &range->name));
+    range->start_ns = start_ns;
+    range->end_ns = end_ns;
+    an->range_count++;
     return CKPT_OK;
 }
 
@@ -54,7 +50,7 @@ static ckpt_code end_range(annotations *an, const ckpt_pickle_value *name, ckpt_
 {
     ckpt_ns start_ns = an->first_ns;
     int found = an->open_count - 1;
-    while (found >= 0 && !same_text(an->open[found].name, name)) {
+    while (found >= 0 && !same_text(&an->open[found].name, name)) {
         found--;
     }
     if (found >= 0) {
@@ -67,43 +63,50 @@ static ckpt_code end_range(annotations *an, const ckpt_pickle_value *name, ckpt_
 
 static ckpt_code add_annotation(annotations *an, const ckpt_pickle_value *value)
 {
-    const ckpt_pickle_value *const name = ckpt_pickle_find(value, "name");
-    const ckpt_pickle_value *const stage = ckpt_pickle_find(value, "stage");
-    const ckpt_pickle_value *const time = ckpt_pickle_find(value, "time_us");
-    const ckpt_pickle_value *const device = ckpt_pickle_find(value, "device");
-    if (name == NULL || name->type != CKPT_PICKLE_TEXT || stage == NULL || time == NULL ||
-        time->type != CKPT_PICKLE_INT || time->as.integer < 0 || time->as.integer > CKPT_SNAPSHOT_MOST_US) {
+    const ckpt_pickle_value name = ckpt_pickle_find(value, "name");
+    const ckpt_pickle_value stage = ckpt_pickle_find(value, "stage");
+    const ckpt_pickle_value time = ckpt_pickle_find(value, "time_us");
+    const ckpt_pickle_value device = ckpt_pickle_find(value, "device");
+    if (name.type != CKPT_PICKLE_TEXT || stage.type == CKPT_PICKLE_ABSENT || time.type != CKPT_PICKLE_INT ||
+        time.as.integer < 0 || time.as.integer > CKPT_SNAPSHOT_MOST_US) {
         an->odd_count++;
         return CKPT_OK;
     }
-    if (device != NULL && device->type == CKPT_PICKLE_INT && device->as.integer != an->s->device) {
+    if (device.type == CKPT_PICKLE_INT && device.as.integer != an->s->device) {
         return CKPT_OK;
     }
-    if (ckpt_pickle_is_text(stage, "END")) {
-        return end_range(an, name, 1000 * time->as.integer);
+    if (ckpt_pickle_is_text(&stage, "END")) {
+        return end_range(an, &name, 1000 * time.as.integer);
     }
-    if (ckpt_pickle_is_text(stage, "START") && an->open_count < OPEN_MAX) {
-        an->open[an->open_count++] = (open_range){name, 1000 * time->as.integer};
+    if (ckpt_pickle_is_text(&stage, "START") && an->open_count < OPEN_MAX) {
+        an->open[an->open_count++] = (open_range){name, 1000 * time.as.integer};
         return CKPT_OK;
     }
     an->odd_count++;
     return CKPT_OK;
 }
 
-ckpt_code ckpt_snapshot_add_annotations(const ckpt_snapshot *s, ckpt_timeline *timeline)
+ckpt_code ckpt_snapshot_read_annotations(ckpt_snapshot *s)
 {
-    const ckpt_pickle_value *const list = ckpt_pickle_find(s->root, "external_annotations");
-    if (list == NULL || list->type != CKPT_PICKLE_LIST || list->count == 0 || !s->timed) {
+    const ckpt_pickle_value list = ckpt_pickle_find(&s->root, "external_annotations");
+    if (list.type != CKPT_PICKLE_LIST || list.count == 0 || !s->timed) {
         return CKPT_OK;
     }
-    annotations an = {
-        .s = s, .timeline = timeline, .first_ns = s->entry[0].time_ns, .last_ns = s->entry[s->entry_count - 1].time_ns};
-    for (int i = 0; i < list->count; i++) {
-        CKPT_TRY(add_annotation(&an, list->as.item[i]));
+    annotations an = {.s = s,
+                      .range =
+                          CKPT_NEW(s->work, ckpt_snapshot_range, list.count), /* each annotation ends at most one */
+                      .first_ns = s->entry[0].time_ns,
+                      .last_ns = s->entry[s->entry_count - 1].time_ns};
+    if (an.range == NULL) {
+        return CKPT_FAIL(s->err, CKPT_NO_MEMORY, "%.200s: no memory for %d annotations", s->path, list.count);
+    }
+    for (int i = 0; i < list.count; i++) {
+        const ckpt_pickle_value item = ckpt_pickle_item(&list, i);
+        CKPT_TRY(add_annotation(&an, &item));
     }
     while (an.open_count > 0) {
         an.open_count--;
-        CKPT_TRY(add_range(&an, an.open[an.open_count].name, an.open[an.open_count].start_ns, an.last_ns));
+        CKPT_TRY(add_range(&an, &an.open[an.open_count].name, an.open[an.open_count].start_ns, an.last_ns));
     }
     if (an.odd_count > 0) {
         ckpt_import_say(s->note,
@@ -111,5 +114,7 @@ ckpt_code ckpt_snapshot_add_annotations(const ckpt_snapshot *s, ckpt_timeline *t
                         "deeper than %d: left out",
                         an.odd_count, OPEN_MAX);
     }
+    s->range = an.range;
+    s->range_count = an.range_count;
     return CKPT_OK;
 }

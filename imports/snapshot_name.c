@@ -1,5 +1,6 @@
 /* Names allocations by their stack frames: the innermost frame of the user's own Python, else autograd's backward
  * function (its threads have no Python frames), else the innermost Python frame of a library. */
+#include <stdio.h>
 #include <string.h>
 
 #include "imports/snapshot_impl.h"
@@ -20,7 +21,7 @@ typedef struct frame {
 
 static text text_of(const ckpt_pickle_value *value)
 {
-    return value != NULL && value->type == CKPT_PICKLE_TEXT ? (text){value->as.bytes, value->count} : (text){"", 0};
+    return value->type == CKPT_PICKLE_TEXT ? (text){value->as.bytes, value->count} : (text){"", 0};
 }
 
 static bool contains(text in, const char *what)
@@ -63,13 +64,15 @@ static frame split(frame from)
 /* Keeps the end of a long path and the start of a long name. */
 static frame frame_of(const ckpt_pickle_value *value)
 {
-    const ckpt_pickle_value *const line = ckpt_pickle_find(value, "line");
-    text file = text_of(ckpt_pickle_find(value, "filename"));
-    text name = text_of(ckpt_pickle_find(value, "name"));
+    const ckpt_pickle_value line = ckpt_pickle_find(value, "line");
+    const ckpt_pickle_value its_file = ckpt_pickle_find(value, "filename");
+    const ckpt_pickle_value its_name = ckpt_pickle_find(value, "name");
+    text file = text_of(&its_file);
+    text name = text_of(&its_name);
     const int before = file.length > TEXT_MAX_BYTES ? file.length - TEXT_MAX_BYTES : 0;
     file = (text){file.bytes + before, file.length - before};
     name.length = name.length < TEXT_MAX_BYTES ? name.length : TEXT_MAX_BYTES;
-    const frame made = {file, name, line != NULL && line->type == CKPT_PICKLE_INT ? line->as.integer : 0};
+    const frame made = {file, name, line.type == CKPT_PICKLE_INT ? line.as.integer : 0};
     return made.line == 0 ? split(made) : made;
 }
 
@@ -90,16 +93,32 @@ static int cut(text from, int most)
     return (int)ckpt_import_cut(from.bytes, (size_t)from.length, (size_t)most);
 }
 
-static const char *python_name(const ckpt_snapshot *s, const frame *f)
+/* All that is kept comes through here: as far as a zero byte. */
+static ckpt_code keep(const ckpt_snapshot *s, const char *made, const char **kept)
 {
+    CKPT_TRY_WHILE(s->err, ckpt_timeline_keep(s->timeline, made, kept, s->err), "importing %.200s", s->path);
+    return CKPT_OK;
+}
+
+static ckpt_code keep_cut(const ckpt_snapshot *s, text from, int most, const char **kept)
+{
+    char made[CKPT_SNAPSHOT_TEXT];
+    snprintf(made, sizeof made, "%.*s", cut(from, most), from.bytes);
+    return keep(s, made, kept);
+}
+
+static ckpt_code python_name(const ckpt_snapshot *s, const frame *f, const char **name)
+{
+    char made[CKPT_SNAPSHOT_TEXT];
     text base = f->file;
     for (int i = 0; i < f->file.length; i++) {
         if (f->file.bytes[i] == '/' || f->file.bytes[i] == '\\') {
             base = (text){f->file.bytes + i + 1, f->file.length - i - 1};
         }
     }
-    return ckpt_arena_format(s->work, "%.*s:%lld %.*s", cut(base, PART_MAX_BYTES), base.bytes, (long long)f->line,
-                             cut(f->name, PART_MAX_BYTES), f->name.bytes);
+    snprintf(made, sizeof made, "%.*s:%lld %.*s", cut(base, PART_MAX_BYTES), base.bytes, (long long)f->line,
+             cut(f->name, PART_MAX_BYTES), f->name.bytes);
+    return keep(s, made, name);
 }
 
 /* "torch::autograd::generated::AddmmBackward0::apply(...)" is AddmmBackward0. */
@@ -117,16 +136,17 @@ static bool backward_of(const frame *f, text *function)
     return function->length > 0;
 }
 
-const char *ckpt_snapshot_name(const ckpt_snapshot *s, const ckpt_pickle_value *value)
+ckpt_code ckpt_snapshot_name(const ckpt_snapshot *s, const ckpt_pickle_value *value, const char **name)
 {
-    const ckpt_pickle_value *const frames = ckpt_pickle_find(value, "frames");
-    const int count = frames != NULL && frames->type == CKPT_PICKLE_LIST ? frames->count : 0;
+    const ckpt_pickle_value frames = ckpt_pickle_find(value, "frames");
+    const int count = frames.type == CKPT_PICKLE_LIST ? frames.count : 0;
     frame library = {.line = -1};
     text backward = {NULL, 0};
     for (int i = 0; i < count && i < FRAMES_MAX; i++) {
-        const frame f = frame_of(frames->as.item[i]);
+        const ckpt_pickle_value its_frame = ckpt_pickle_item(&frames, i);
+        const frame f = frame_of(&its_frame);
         if (is_python(&f) && !is_library(&f)) {
-            return python_name(s, &f);
+            return python_name(s, &f, name);
         }
         library = library.line < 0 && is_python(&f) && f.line >= 0 ? f : library;
         if (backward.bytes == NULL && !backward_of(&f, &backward)) {
@@ -134,23 +154,17 @@ const char *ckpt_snapshot_name(const ckpt_snapshot *s, const ckpt_pickle_value *
         }
     }
     if (backward.bytes != NULL) {
-        return ckpt_arena_format(s->work, "%.*s", cut(backward, PART_MAX_BYTES), backward.bytes);
+        return keep_cut(s, backward, PART_MAX_BYTES, name);
     }
-    return library.line >= 0 ? python_name(s, &library) : "allocation";
+    return library.line >= 0 ? python_name(s, &library, name) : keep(s, "allocation", name);
 }
 
-const char *ckpt_snapshot_text(const ckpt_snapshot *s, const ckpt_pickle_value *value, int most)
+ckpt_code ckpt_snapshot_text(const ckpt_snapshot *s, const ckpt_pickle_value *value, int most, const char **kept)
 {
-    const text from = text_of(value);
-    return from.length == 0 ? "" : ckpt_arena_format(s->work, "%.*s", cut(from, most), from.bytes);
+    return keep_cut(s, text_of(value), most, kept);
 }
 
-const char *ckpt_snapshot_layer(const ckpt_snapshot *s, const ckpt_pickle_value *value)
-{
-    return ckpt_snapshot_text(s, ckpt_pickle_find(value, "user_metadata"), LAYER_MAX_BYTES);
-}
-
-ckpt_category ckpt_snapshot_category(const ckpt_pickle_value *value)
+static ckpt_category category_of(const ckpt_pickle_value *value)
 {
     static const struct {
         const char *theirs;
@@ -161,11 +175,22 @@ ckpt_category ckpt_snapshot_category(const ckpt_pickle_value *value)
         {"activation", CKPT_CAT_ACTIVATIONS},    {"autograd_detail", CKPT_CAT_SAVED},
         {"temporary", CKPT_CAT_WORKSPACE},
     };
-    const ckpt_pickle_value *const category = ckpt_pickle_find(value, "category");
-    for (size_t i = 0; category != NULL && i < sizeof row / sizeof row[0]; i++) {
-        if (ckpt_pickle_is_text(category, row[i].theirs)) {
+    const ckpt_pickle_value category = ckpt_pickle_find(value, "category");
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        if (ckpt_pickle_is_text(&category, row[i].theirs)) {
             return row[i].ours;
         }
     }
     return CKPT_CAT_OTHER;
+}
+
+ckpt_code ckpt_snapshot_label(const ckpt_snapshot *s, const ckpt_pickle_value *value, int64_t stream,
+                              ckpt_snapshot_entry *entry)
+{
+    char made[CKPT_SNAPSHOT_TEXT];
+    const ckpt_pickle_value label = ckpt_pickle_find(value, "user_metadata");
+    entry->category = category_of(value);
+    CKPT_TRY(ckpt_snapshot_text(s, &label, LAYER_MAX_BYTES, &entry->layer));
+    snprintf(made, sizeof made, "stream %lld", (long long)stream);
+    return keep(s, made, &entry->stream);
 }

@@ -94,7 +94,7 @@ static ckpt_code grow_texts(ckpt_timeline *timeline, ckpt_err *err)
     return CKPT_OK;
 }
 
-static ckpt_code keep_text(ckpt_timeline *timeline, const char *text, const char **kept, ckpt_err *err)
+ckpt_code ckpt_timeline_keep(ckpt_timeline *timeline, const char *text, const char **kept, ckpt_err *err)
 {
     CKPT_TRY(grow_texts(timeline, err));
     int index = ckpt_names_find(&timeline->texts, text);
@@ -142,9 +142,9 @@ ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ck
     };
     CKPT_TRY(check_event(event, err));
     CKPT_TRY(grow(timeline, err));
-    CKPT_TRY(keep_text(timeline, event->name, &added.name, err));
-    CKPT_TRY(keep_text(timeline, event->layer != NULL ? event->layer : "", &added.layer, err));
-    CKPT_TRY(keep_text(timeline, event->stream != NULL ? event->stream : "compute", &added.stream, err));
+    CKPT_TRY(ckpt_timeline_keep(timeline, event->name, &added.name, err));
+    CKPT_TRY(ckpt_timeline_keep(timeline, event->layer != NULL ? event->layer : "", &added.layer, err));
+    CKPT_TRY(ckpt_timeline_keep(timeline, event->stream != NULL ? event->stream : "compute", &added.stream, err));
     timeline->at[timeline->count++] = added;
     return CKPT_OK;
 }

@@ -19,6 +19,9 @@ CKPT_MUST_USE ckpt_code ckpt_timeline_create(ckpt_arena *out, ckpt_timeline **ti
 CKPT_MUST_USE ckpt_code ckpt_timeline_add(ckpt_timeline *timeline, const ckpt_event *event, ckpt_category category,
                                           ckpt_err *err);
 
+/* *kept: the timeline's copy of `text`, the same for equal texts, which lives as long as `out`: for those who note what they will add. Errors: CKPT_NO_MEMORY, CKPT_OVERFLOW (2^30 texts). */
+CKPT_MUST_USE ckpt_code ckpt_timeline_keep(ckpt_timeline *timeline, const char *text, const char **kept, ckpt_err *err);
+
 /* For each of `count` addresses the index of the one before it with the same address; -1: none, or the address is negative. Cost: O(n log n) for any addresses. Errors: CKPT_NO_MEMORY. */
 CKPT_MUST_USE ckpt_code ckpt_timeline_previous(const int64_t *address, int count, ckpt_arena *arena, int **previous,
                                                ckpt_err *err);

@@ -13,7 +13,7 @@
 
 enum { ROOM = 4096, NAMES_ROOM = 1024, DEPTH_MAX = 16, DEEP = 300000, RANDOM = 20000 };
 
-static void show(const ckpt_pickle_value *value, const ckpt_pickle_value **inside, int depth, ckpt_text *text);
+static void show(const ckpt_pickle_value *value, uint32_t *inside, int depth, ckpt_text *text);
 
 static void show_hex(const ckpt_pickle_value *value, ckpt_text *text)
 {
@@ -24,7 +24,7 @@ static void show_hex(const ckpt_pickle_value *value, ckpt_text *text)
     ckpt_text_add(text, "'");
 }
 
-static void show_items(const ckpt_pickle_value *value, const ckpt_pickle_value **inside, int depth, ckpt_text *text)
+static void show_items(const ckpt_pickle_value *value, uint32_t *inside, int depth, ckpt_text *text)
 {
     const char *const brackets = value->type == CKPT_PICKLE_LIST    ? "[]"
                                  : value->type == CKPT_PICKLE_TUPLE ? "()"
@@ -34,23 +34,25 @@ static void show_items(const ckpt_pickle_value *value, const ckpt_pickle_value *
     ckpt_text_add(text, "%c", brackets[0]);
     for (int i = 0; i < per_item * value->count; i++) {
         ckpt_text_add(text, "%s", i == 0 ? "" : per_item == 2 && i % 2 == 1 ? ":" : ",");
-        show(value->as.item[i], inside, depth + 1, text);
+        const ckpt_pickle_value item = ckpt_pickle_item(value, i);
+        show(&item, inside, depth + 1, text);
     }
     ckpt_text_add(text, "%c", brackets[1]);
 }
 
 /* As make_pickles.py shows it. */
-static void show(const ckpt_pickle_value *value, const ckpt_pickle_value **inside, int depth, ckpt_text *text)
+static void show(const ckpt_pickle_value *value, uint32_t *inside, int depth, ckpt_text *text)
 {
     for (int i = 0; i < depth; i++) {
-        if (inside[i] == value) {
+        if (inside[i] == value->place) {
             ckpt_text_add(text, "@");
             return;
         }
     }
     CHECK(depth < DEPTH_MAX, "deeper than any value of the test");
-    inside[depth] = value;
+    inside[depth] = value->place;
     switch (value->type) {
+    case CKPT_PICKLE_ABSENT: fail(); break;
     case CKPT_PICKLE_NONE: ckpt_text_add(text, "None"); break;
     case CKPT_PICKLE_BOOL: ckpt_text_add(text, value->as.integer != 0 ? "True" : "False"); break;
     case CKPT_PICKLE_INT: ckpt_text_add(text, "%lld", (long long)value->as.integer); break;
@@ -68,26 +70,28 @@ static void show(const ckpt_pickle_value *value, const ckpt_pickle_value **insid
  * `wanted` is given. */
 static ckpt_code read_bytes(const char *bytes, size_t length, const char *wanted, ckpt_err *err)
 {
-    ckpt_arena arena;
-    const ckpt_pickle_value *root = NULL;
-    int64_t count = -1;
+    ckpt_pickle pickle = {0};
     char *const copy = malloc(length > 0 ? length : 1);
     assert_non_null(copy);
     memcpy(copy, bytes, length);
-    ckpt_arena_init(&arena);
-    const ckpt_code code = ckpt_pickle_read("file", copy, length, &arena, &root, &count, err);
+    const int64_t live = ckpt_memory_live();
+    const ckpt_code code = ckpt_pickle_read("file", copy, length, &pickle, err);
     if (code == CKPT_OK) {
-        CHECK(count >= 0 && count <= (int64_t)length + 3, "%lld values in %zu bytes", (long long)count, length);
+        CHECK(pickle.value_count >= 0 && pickle.value_count <= (int64_t)length, "%lld values in %zu bytes",
+              (long long)pickle.value_count, length);
+        CHECK(pickle.word_count <= 8 * length + 8, "%zu words for %zu bytes", pickle.word_count, length);
     }
     if (code == CKPT_OK && wanted != NULL) {
         ckpt_text text;
-        const ckpt_pickle_value *inside[DEPTH_MAX];
+        uint32_t inside[DEPTH_MAX];
+        const ckpt_pickle_value root = ckpt_pickle_root(&pickle);
         ckpt_text_init(&text);
-        show(root, inside, 0, &text);
+        show(&root, inside, 0, &text);
         CHECK(strcmp(text.bytes, wanted) == 0, "found %s, wanted %s", text.bytes, wanted);
         ckpt_text_fini(&text);
     }
-    ckpt_arena_fini(&arena);
+    ckpt_pickle_fini(&pickle);
+    assert_int_equal(ckpt_memory_live(), live);
     free(copy);
     if (code != CKPT_OK) {
         CHECK(code == CKPT_BAD_INPUT, "code %d: %s", (int)code, err->msg);
@@ -342,19 +346,70 @@ static void test_shared_references_stay_shared(void **state)
         length += sizeof list;
     }
     memcpy(bytes + length, "t.", 2);
-    CKPT_TEST_ARENA(arena);
     ckpt_err err = {0};
-    const ckpt_pickle_value *root = NULL;
-    int64_t count = 0;
-    CHECK_OK(ckpt_pickle_read("file", bytes, length + 2, &arena, &root, &count, &err), err);
-    assert_int_equal(count, 3 + LISTS + 1);
-    const ckpt_pickle_value *at = root->as.item[LISTS - 1];
+    ckpt_pickle pickle;
+    CHECK_OK(ckpt_pickle_read("file", bytes, length + 2, &pickle, &err), err);
+    assert_int_equal(pickle.value_count, LISTS + 1);
+    const ckpt_pickle_value root = ckpt_pickle_root(&pickle);
+    ckpt_pickle_value at = ckpt_pickle_item(&root, LISTS - 1);
     for (int i = 1; i < LISTS; i++) {
-        assert_int_equal(at->count, 2);
-        assert_ptr_equal(at->as.item[0], at->as.item[1]);
-        at = at->as.item[0];
+        const ckpt_pickle_value items[] = {ckpt_pickle_item(&at, 0), ckpt_pickle_item(&at, 1)};
+        assert_int_equal(at.count, 2);
+        assert_int_equal(items[0].place, items[1].place);
+        at = items[0];
     }
-    assert_int_equal(at->count, 0);
+    assert_int_equal(at.count, 0);
+    ckpt_pickle_fini(&pickle);
+}
+
+/* Python adds 1000 items at a time, and one alone by another opcode. Whatever the steps, items keep their order, the last
+ * value of a key counts, and what is taken is a small multiple of the items. */
+static void test_containers_that_grow(void **state)
+{
+    enum { ITEMS = 30000 };
+    char *const bytes = malloc(20 * ITEMS + 100);
+    assert_non_null(bytes);
+    for (int round = 0; round < 20; round++) {
+        size_t length = 3;
+        int items = 0;
+        const bool dict = round % 2 == 1;
+        memcpy(bytes, dict ? "\x80\2}" : "\x80\2]", 3);
+        while (items < ITEMS) {
+            const uint64_t count =
+                ckpt_test_draw(3) == 0 ? 0 : ckpt_test_draw(round < 10 ? 2500 : 3); /* 0: one alone */
+            bytes[length] = '(';
+            length += count > 0;
+            for (uint64_t i = 0; i < (count > 0 ? count : 1) && items < ITEMS; i++, items++) {
+                const char item[] = {'J', (char)items, (char)(items >> 8), 0, 0};
+                for (int twice = 0; twice < 1 + dict; twice++) { /* i: i */
+                    memcpy(bytes + length, item, sizeof item);
+                    length += sizeof item;
+                }
+            }
+            bytes[length++] = count > 0 ? (dict ? 'u' : 'e') : (dict ? 's' : 'a');
+        }
+        if (dict) {
+            memcpy(bytes + length, "U\1aK\1sU\1aK\2s", 12);
+            length += 12;
+        }
+        bytes[length++] = '.';
+        ckpt_err err = {0};
+        ckpt_pickle pickle;
+        CHECK_OK(ckpt_pickle_read("file", bytes, length, &pickle, &err), err);
+        const ckpt_pickle_value root = ckpt_pickle_root(&pickle);
+        assert_int_equal(root.count, ITEMS + 2 * dict);
+        for (int i = 0; i < (1 + dict) * ITEMS; i++) {
+            const ckpt_pickle_value item = ckpt_pickle_item(&root, i);
+            CHECK(item.type == CKPT_PICKLE_INT && item.as.integer == i / (1 + dict), "item %d is %lld", i,
+                  (long long)item.as.integer);
+        }
+        const ckpt_pickle_value last = ckpt_pickle_find(&root, "a");
+        CHECK(last.type == (dict ? CKPT_PICKLE_INT : CKPT_PICKLE_ABSENT) && (!dict || last.as.integer == 2), "type %d",
+              (int)last.type);
+        CHECK(pickle.word_count < (size_t)3 * (1 + dict) * ITEMS, "%zu words", pickle.word_count);
+        ckpt_pickle_fini(&pickle);
+    }
+    free(bytes);
 }
 
 static void test_deep_nesting(void **state)
@@ -378,16 +433,13 @@ static void test_deep_nesting(void **state)
 static ckpt_code starved(void *context, ckpt_err *err)
 {
     const row *const r = context;
-    ckpt_arena arena;
-    const ckpt_pickle_value *root = NULL;
-    int64_t count = 0;
-    ckpt_arena_init(&arena);
-    const ckpt_code code = ckpt_pickle_read("file", r->bytes, r->length, &arena, &root, &count, err);
-    ckpt_arena_fini(&arena);
+    ckpt_pickle pickle = {0};
+    const ckpt_code code = ckpt_pickle_read("file", r->bytes, r->length, &pickle, err);
+    ckpt_pickle_fini(&pickle);
     return code;
 }
 
-/* So much of everything that each allocation gets a block of the arena of its own. */
+/* So much of everything that each array grows several times. */
 static void test_starved(void **state)
 {
     enum { COUNT = 20000 };
@@ -434,6 +486,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cut_off_at_every_byte),
         cmocka_unit_test(test_random_and_damaged),
         cmocka_unit_test(test_shared_references_stay_shared),
+        cmocka_unit_test(test_containers_that_grow),
         cmocka_unit_test(test_deep_nesting),
         cmocka_unit_test(test_starved),
     };
