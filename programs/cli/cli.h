@@ -89,7 +89,8 @@ void ckpt_cli_outlive_limits(void);
 /* Does `work` in a process of its own and appends its bytes to `text`: for libraries that end the process where memory is
  * refused. What they print is kept off standard error. Call it before the first thread.
  *   doing   what is being done, for messages: "drawing as svg"
- * Errors: those of `work`; CKPT_NO_MEMORY: the process ended in the work, or could not be started; CKPT_IO: no pipe. */
+ * Errors: those of `work`; CKPT_NO_MEMORY: the process could not be started, was killed, or ended in the work where its memory is
+ * limited; CKPT_IO: it ended where nothing limits it; no pipe. */
 typedef ckpt_code (*ckpt_cli_work)(const void *what, ckpt_text *text, ckpt_err *err);
 CKPT_MUST_USE ckpt_code ckpt_cli_apart(const char *doing, ckpt_cli_work work, const void *what, ckpt_text *text,
                                        ckpt_err *err);

@@ -63,20 +63,37 @@ static void work_apart(ckpt_cli_work work, const void *what, int to)
     _exit(write_all(to, &found, sizeof found) && write_all(to, text.bytes, found.length) ? 0 : 1);
 }
 
-/* The process ended in the work. */
-static ckpt_code ended(const char *doing, int status, ckpt_err *err)
+/* The least limit under which this process is refused memory; RLIM_INFINITY: there is none. */
+static rlim_t least_limit(void)
 {
     struct rlimit limit;
-    char how[96], within[64] = "";
+    const rlim_t addresses = getrlimit(RLIMIT_AS, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+    const rlim_t data = getrlimit(RLIMIT_DATA, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+    return addresses < data ? addresses : data;
+}
+
+/* The process ended in the work. Why is known only where memory is limited: these libraries end so when they are refused
+ * some. A control group refuses none: it kills. */
+static ckpt_code ended(const char *doing, int status, ckpt_err *err)
+{
+    char how[96];
+    const rlim_t limit = least_limit();
     if (WIFSIGNALED(status)) {
         snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
     } else {
         snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
     }
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        snprintf(within, sizeof within, " within %llu bytes", (unsigned long long)limit.rlim_cur);
+    if (limit != RLIM_INFINITY) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %s within %llu bytes: the libraries that draw ended (%s)",
+                         doing, (unsigned long long)limit, how);
     }
-    return CKPT_FAIL(err, CKPT_NO_MEMORY, "no memory for %s%s: the libraries that draw ended (%s)", doing, within, how);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        return CKPT_FAIL(err, CKPT_NO_MEMORY,
+                         "%s: the process that draws was killed (%s), as the system does when memory runs out", doing,
+                         how);
+    }
+    return CKPT_FAIL(err, CKPT_IO, "%s: the libraries that draw ended (%s), and nothing limits their memory", doing,
+                     how);
 }
 
 static ckpt_code take(const char *doing, int bytes, ckpt_text *text, size_t length, ckpt_err *err)

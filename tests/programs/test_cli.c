@@ -2,8 +2,11 @@
 /* Command lines, and the options of a scheme. */
 #include "tests/support/support_test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "libckpt/scheme_options.h"
 #include "programs/cli/cli.h"
@@ -127,11 +130,68 @@ static void scheme_options(void **state)
     assert_false(taken);
 }
 
+/* A work that ends its process: by the signal, or 0: by exit code 7. */
+static ckpt_code end_process(const void *signal_number, ckpt_text *text, ckpt_err *err)
+{
+    const int number = *(const int *)signal_number;
+    ckpt_text_add(text, "half");
+    if (number != 0) {
+        raise(number);
+    }
+    _exit(7);
+    return CKPT_FAIL(err, CKPT_IO, "still there");
+}
+
+/* "no memory for drawing" was said of any end of the process that draws, also where nothing limits memory. */
+static void a_crash_is_no_lack_of_memory(void **state)
+{
+    static const struct {
+        int signal_number;
+        rlim_t limit;
+        ckpt_code code;
+        const char *said;
+    } rows[] = {
+        {0, RLIM_INFINITY, CKPT_IO,
+         "drawing: the libraries that draw ended (exit code 7), and nothing limits their memory"},
+        {SIGTERM, RLIM_INFINITY, CKPT_IO,
+         "drawing: the libraries that draw ended (signal 15, Terminated), and nothing limits their memory"},
+        {SIGKILL, RLIM_INFINITY, CKPT_NO_MEMORY,
+         "drawing: the process that draws was killed (signal 9, Killed), as the system does when memory runs out"},
+        {SIGTERM, (rlim_t)1 << 46, CKPT_NO_MEMORY,
+         "no memory for drawing within 70368744177664 bytes: the libraries that draw ended (signal 15, Terminated)"},
+        {0, (rlim_t)1 << 46, CKPT_NO_MEMORY,
+         "no memory for drawing within 70368744177664 bytes: the libraries that draw ended (exit code 7)"},
+    };
+    const int which[] = {RLIMIT_AS, RLIMIT_DATA};
+    struct rlimit before[2];
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(getrlimit(which[k], &before[k]), 0);
+        if (before[k].rlim_cur != RLIM_INFINITY) {
+            skip(); /* somebody limits the tests' memory */
+        }
+    }
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
+        ckpt_err err = {0};
+        ckpt_text text;
+        struct rlimit limit = before[i % 2];
+        limit.rlim_cur = rows[i / 2].limit;
+        assert_int_equal(setrlimit(which[i % 2], &limit), 0);
+        ckpt_text_init(&text);
+        const ckpt_code code = ckpt_cli_apart("drawing", end_process, &rows[i / 2].signal_number, &text, &err);
+        assert_int_equal(setrlimit(which[i % 2], &before[i % 2]), 0);
+        CHECK(code == rows[i / 2].code && strcmp(err.msg, rows[i / 2].said) == 0, "row %zu: code %d: %s", i / 2,
+              (int)code, err.msg);
+        assert_int_equal(text.length, 0);
+        ckpt_text_fini(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(command_lines),
         cmocka_unit_test(scheme_options),
+        cmocka_unit_test(a_crash_is_no_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
