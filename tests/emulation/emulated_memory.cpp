@@ -16,6 +16,7 @@ enum : size_t {
     TOTAL = (size_t)8 << 30,
     CONTEXT = (size_t)64 << 20,
     ROUNDING = (size_t)2 << 20,
+    LARGE_PAGE = (size_t)2 << 20,
     CACHE = (size_t)64 << 10
 };
 
@@ -24,6 +25,8 @@ namespace
 
 struct block {
     size_t bytes, mapped;
+    void *place; /* with what is unmapped around it */
+    size_t whole;
 };
 
 std::map<uintptr_t, block> device_blocks, pinned_blocks;
@@ -281,20 +284,23 @@ static size_t used()
     return sum;
 }
 
-/* Unmapped pages on both sides. */
+/* Unmapped pages on both sides. What is large begins at a large page, where the system has those: access is given and
+ * taken at every command, which costs as much as there are pages. */
 static cudaError_t map(std::map<uintptr_t, block> &blocks, void **base, size_t bytes, int access)
 {
-    const size_t inner = rounded(bytes, PAGE);
-    char *const place =
-        (char *)mmap(nullptr, inner + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (place == MAP_FAILED || mprotect(place + PAGE, inner, PROT_READ | PROT_WRITE) != 0) {
+    const size_t inner = rounded(bytes, PAGE), step = inner < LARGE_PAGE ? (size_t)PAGE : (size_t)LARGE_PAGE;
+    const size_t whole = inner + step + PAGE;
+    void *const place = mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *const start = place == MAP_FAILED ? nullptr : (char *)rounded((uintptr_t)place + PAGE, step);
+    if (start == nullptr || mprotect(start, inner, PROT_READ | PROT_WRITE) != 0) {
         return emulated_refuse(cudaErrorMemoryAllocation);
     }
-    memset(place + PAGE, 0xff, inner);
-    mprotect(place + PAGE, inner, access);
-    blocks[(uintptr_t)(place + PAGE)] = {bytes, inner};
+    (void)madvise(start, inner, MADV_HUGEPAGE);
+    memset(start, 0xff, inner);
+    mprotect(start, inner, access);
+    blocks[(uintptr_t)start] = {bytes, inner, place, whole};
     reservations++;
-    *base = place + PAGE;
+    *base = start;
     return cudaSuccess;
 }
 
@@ -307,7 +313,7 @@ static cudaError_t unmap(std::map<uintptr_t, block> &blocks, void *base)
     if (found == blocks.end()) {
         return emulated_refuse(cudaErrorInvalidValue);
     }
-    munmap((char *)base - PAGE, found->second.mapped + 2 * PAGE);
+    munmap(found->second.place, found->second.whole);
     blocks.erase(found);
     return cudaSuccess;
 }

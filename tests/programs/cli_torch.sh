@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# labels: cli; not under sanitizers
+# labels: cli; not under sanitizers; takes 300 s
 # The Python package on top of this build's libckpt.so: python/tests, in the virtual environment of scripts/pytorch-venv.
 # CKPT_TEST_ROUNDS=few trains 12 of its 200 random modules.
 set -u

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# labels: cli; not under sanitizers
+# labels: cli; not under sanitizers; takes 50 s
 # What a newcomer does: the source archive and the wheel made of it (python -m build), installed by pip; then, without a
 # path to this build, examples/train_torch.py and the programs. The virtual environment borrows PyTorch from that of
 # scripts/pytorch-venv, and PyPI is not asked. A build folder within the unpacked sources lets ccache know them again.

@@ -315,16 +315,20 @@ void ckpt_gpu_case_fini(ckpt_gpu_case *c)
     ckpt_arena_fini(&c->arena);
 }
 
-int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, uint64_t seed, void (*check)(ckpt_gpu_case *c))
+int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, unsigned dtypes, uint64_t seed,
+                     void (*check)(ckpt_gpu_case *c))
 {
-    static const ckpt_dtype dtypes[] = {CKPT_FLOAT32, CKPT_BFLOAT16};
+    static const ckpt_dtype dtype[] = {CKPT_FLOAT32, CKPT_BFLOAT16};
     ckpt_gpu_case *const c = ckpt_memory_get(sizeof *c);
     const int before = reports;
     assert_non_null(c);
     for (int i = 0; i < count; i++) {
         for (int g = 0; g < ckpt_gpus_count; g++) {
             for (int d = ckpt_gpus[g].device->api->gpu ? 0 : 1; d < 2; d++) {
-                if (ckpt_gpu_case_init(c, &cases[i], first + i, dtypes[d], &ckpt_gpus[g], ckpt_gpus_cpu, seed)) {
+                if (ckpt_gpus[g].device->api->gpu && (dtypes >> d & 1) == 0) {
+                    continue;
+                }
+                if (ckpt_gpu_case_init(c, &cases[i], first + i, dtype[d], &ckpt_gpus[g], ckpt_gpus_cpu, seed)) {
                     check(c);
                 }
                 ckpt_gpu_case_fini(c);

@@ -75,9 +75,11 @@ bool ckpt_gpu_case_init(ckpt_gpu_case *c, const ckpt_case *test, int number, ckp
                         ckpt_device *cpu, uint64_t seed);
 void ckpt_gpu_case_fini(ckpt_gpu_case *c);
 
-/* `check` on every case, numbered from `first`, in both types on every GPU, in bfloat16 on the CPU. Gives how many
- * failures were reported. */
-int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, uint64_t seed, void (*check)(ckpt_gpu_case *c));
+/* `check` on every case, numbered from `first`, on every GPU in the types of `dtypes` (1: float32, 2: bfloat16), on the CPU
+ * in bfloat16. Gives how many failures were reported. */
+enum { CKPT_GPU_BOTH = 3 };
+int ckpt_gpu_for_all(const ckpt_case *cases, int count, int first, unsigned dtypes, uint64_t seed,
+                     void (*check)(ckpt_gpu_case *c));
 
 /* "case 12 (gelu, bfloat16, emulated): <text>" to standard error, and the case has failed. ckpt_gpu_reports: ever. */
 void ckpt_gpu_report(ckpt_gpu_case *c, const char *format, ...) CKPT_PRINTF(2, 3);

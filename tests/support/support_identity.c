@@ -80,10 +80,10 @@ void ckpt_identity_check(const ckpt_identity *of)
         CHECK(wanted.loss[s] > -1e6f && wanted.loss[s] < 1e6f, "%s: loss %g", of->file, (double)wanted.loss[s]);
     }
     totals total = {0};
-    static int model; /* if not all: every other strategy, the others with the next model */
-    model++;
+    static int calls; /* if not all: every other strategy, the others in the next call */
+    calls++;
     for (int i = 0; ckpt_strategy_table[i] != NULL; i++) {
-        if (!of->all && (i + model) % 2 != 0 && strcmp(ckpt_strategy_table[i]->name, "auto") != 0) {
+        if (!of->all && (i + calls) % 2 != 0 && strcmp(ckpt_strategy_table[i]->name, "auto") != 0) {
             continue;
         }
         check_strategy(&t, ckpt_strategy_table[i], &wanted, keep_all->static_bytes + keep_all->arena_bytes, of, &total);

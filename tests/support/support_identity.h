@@ -6,7 +6,7 @@
 
 typedef struct ckpt_identity {
     const char *file, *set, *dtype; /* as test_train_open_as has them */
-    bool all;  /* false: every other strategy, the others with the next network; the two tightest budgets */
+    bool all;  /* false: every other strategy, the others in the next call; the two tightest budgets */
     int steps; /* to train, 2 .. TEST_TRAIN_STEPS */
 } ckpt_identity;
 

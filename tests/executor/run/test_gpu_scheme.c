@@ -1,4 +1,4 @@
-/* labels: contract gpu; long under sanitizers; on a GPU: 60 s, together */
+/* labels: contract gpu; long under sanitizers; takes 25 s; on a GPU: 60 s, together */
 /* Micro-batches, fused gradients, scaled losses and the norm on a GPU; and GPUs of several ranks under mpirun, whose
  * messages are in the host's memory or go from GPU to GPU by the double of libnccl: what is one run's on one GPU, all
  * others leave to the bit, also when the emulated streams run in a random order and copies late. */

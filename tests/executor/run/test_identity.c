@@ -1,4 +1,4 @@
-/* labels: contract */
+/* labels: contract; takes 65 s */
 /* The promise, in both types: every strategy under every budget gives the bits of keep-all, in the memory that was predicted. Small
  * versions of a GPT, DenseNet-BC with dropout, ResNet, LSTM and U-Net, and a tied head. Walks the strategy table, so a
  * new strategy is covered the day it appears. The other networks of models/ are in test_identity_models, the full ones

@@ -1,4 +1,4 @@
-/* labels: unit cuda; long under sanitizers; on a GPU: 60 s, together */
+/* labels: unit cuda; long under sanitizers; takes 30 s; on a GPU: 60 s, together */
 /* Attention on a GPU (the emulated one, and cuda:0 where there is one) against the CPU's, at sizes around the tiles'
  * and for every path: tensor cores, multiply-adds, plain, and cuDNN where it may be used; causal or not, dropout or
  * not, one input or three, some gradients wanted, fewer heads of keys, other numbers of keys, windows. Backward of both

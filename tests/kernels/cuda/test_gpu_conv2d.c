@@ -117,7 +117,8 @@ static void check_case(ckpt_gpu_case *c)
 
 static void test_least_workspace(void **state)
 {
-    const int failures = ckpt_gpu_for_all(cases, (int)(sizeof cases / sizeof cases[0]), 0, seed, check_case);
+    const int failures =
+        ckpt_gpu_for_all(cases, (int)(sizeof cases / sizeof cases[0]), 0, CKPT_GPU_BOTH, seed, check_case);
     CHECK(failures == 0, "%d failures, listed above", failures);
 }
 

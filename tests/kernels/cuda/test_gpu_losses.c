@@ -23,7 +23,7 @@ static const ckpt_case nll_loss = {
 
 static void for_all(const ckpt_case *test, void (*check)(ckpt_gpu_case *c))
 {
-    assert_int_equal(ckpt_gpu_for_all(test, 1, 0, SEED, check), 0);
+    assert_int_equal(ckpt_gpu_for_all(test, 1, 0, CKPT_GPU_BOTH, SEED, check), 0);
 }
 
 static void set_target(ckpt_gpu_case *c, int row, int32_t target)

@@ -1,4 +1,4 @@
-/* labels: contract */
+/* labels: contract; takes 100 s */
 /* The contract of kernels/kernel.h and of the table of ops, for every op there is on the CPU:
  *
  *   forward       against the float64 reference, training and evaluating; every element written, nothing else touched

@@ -1,4 +1,4 @@
-/* labels: unit */
+/* labels: unit; takes 50 s */
 /* What holds from one budget to the next: the minimum budget is one, it does not depend on the budget that was asked for,
  * and it is looked for once;
  * more memory never gives a slower plan, and auto is no slower than its parts. Random graphs. */
