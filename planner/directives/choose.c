@@ -250,11 +250,26 @@ static ckpt_code apply_policy(const ckpt_graph *graph, const char *policy, ckpt_
     return CKPT_OK;
 }
 
+/* No directive, and no op has a flag: the graph is what is chosen, and needs no copy. */
+static bool asks_nothing(const ckpt_graph *graph)
+{
+    bool nothing = true;
+    for (int o = 0; o < graph->op_count && nothing; o++) {
+        const ckpt_graph_op *const op = &graph->op[o];
+        nothing = op->checkpoint == CKPT_UNSET && op->segment == NULL && op->offload == CKPT_UNSET;
+    }
+    return nothing;
+}
+
 /* On a graph without micro-batches. */
 static ckpt_code choose_plain(const ckpt_graph *graph, const ckpt_rule *rule, int count, bool ignore,
                               const char *grouping, ckpt_arena *out, const ckpt_graph **chosen, ckpt_text *notes,
                               ckpt_err *err)
 {
+    if (count == 0 && grouping == NULL && asks_nothing(graph)) {
+        *chosen = graph;
+        return CKPT_OK;
+    }
     ckpt_graph *const made = CKPT_NEW(out, ckpt_graph, 1);
     ckpt_graph_op *const op = ckpt_graph_copy_ops(graph, out);
     bool *const decided = CKPT_NEW(out, bool, graph->op_count);

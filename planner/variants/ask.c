@@ -119,10 +119,10 @@ static void add_others(ckpt_candidates *to, const ckpt_candidates *from)
     }
 }
 
-static ckpt_code ask(asker *a, const int *way, ckpt_err *err)
+static ckpt_code ask_selected(asker *a, const int *way, ckpt_arena *work, ckpt_err *err)
 {
     ckpt_selection selection;
-    CKPT_TRY(ckpt_selection_make(a->graph, way, a->out, &selection, err));
+    CKPT_TRY(ckpt_selection_make(a->graph, way, work, &selection, err));
     ckpt_candidate *const known = CKPT_NEW(a->out, ckpt_candidate, a->options->incumbent_count);
     ckpt_candidates *const part = CKPT_NEW(a->out, ckpt_candidates, 1);
     if (known == NULL || part == NULL) {
@@ -148,6 +148,16 @@ static ckpt_code ask(asker *a, const int *way, ckpt_err *err)
     ckpt_candidates_merge(a->candidates, part);
     add_others(a->candidates, part);
     return CKPT_OK;
+}
+
+/* The graph of a selection goes once its candidates are lifted: there are several, each as large as the graph. */
+static ckpt_code ask(asker *a, const int *way, ckpt_err *err)
+{
+    ckpt_arena work;
+    ckpt_arena_init(&work);
+    const ckpt_code code = ask_selected(a, way, &work, err);
+    ckpt_arena_fini(&work);
+    return code;
 }
 
 /* Remember a selection, unless it is one of those before. */

@@ -134,22 +134,18 @@ static ckpt_code relax_op(const relaxer *r, int o)
     return CKPT_OK;
 }
 
-ckpt_code ckpt_variants_relax(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
-                              ckpt_arena *out, const ckpt_graph **relaxed, ckpt_err *err)
+static ckpt_code relax(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options, ckpt_arena *work,
+                       ckpt_arena *out, const ckpt_graph **relaxed, ckpt_err *err)
 {
-    if (!ckpt_graph_has_variants(graph)) {
-        *relaxed = graph;
-        return CKPT_OK;
-    }
     ckpt_graph all = *graph;
     relaxer r = {.graph = graph,
                  .options = options,
                  .limit = limit,
-                 .op = CKPT_NEW(out, ckpt_graph_op, graph->op_count),
-                 .written = CKPT_NEW(out, bool, graph->buffer_count),
-                 .out = out,
+                 .op = CKPT_NEW(work, ckpt_graph_op, graph->op_count),
+                 .written = CKPT_NEW(work, bool, graph->buffer_count),
+                 .out = work,
                  .err = err};
-    int *const way = CKPT_NEW(out, int, graph->op_count);
+    int *const way = CKPT_NEW(work, int, graph->op_count);
     if (r.op == NULL || r.written == NULL || way == NULL) {
         return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of all ways of %d ops", graph->op_count);
     }
@@ -160,7 +156,7 @@ ckpt_code ckpt_variants_relax(const ckpt_graph *graph, ckpt_bytes limit, const c
         CKPT_TRY(keep_common(&r, &op->reads, NULL));
         CKPT_TRY(keep_common(&r, &op->adds, NULL));
         if (op->inplace_count > 0) {
-            ckpt_inplace *const pair = CKPT_NEW(out, ckpt_inplace, op->inplace_count);
+            ckpt_inplace *const pair = CKPT_NEW(work, ckpt_inplace, op->inplace_count);
             if (pair == NULL) {
                 return CKPT_FAIL(err, CKPT_NO_MEMORY, "graph of all ways");
             }
@@ -176,4 +172,18 @@ ckpt_code ckpt_variants_relax(const ckpt_graph *graph, ckpt_bytes limit, const c
     CKPT_TRY(ckpt_selection_make(&all, way, out, &selection, err));
     *relaxed = selection.graph;
     return CKPT_OK;
+}
+
+ckpt_code ckpt_variants_relax(const ckpt_graph *graph, ckpt_bytes limit, const ckpt_plan_options *options,
+                              ckpt_arena *out, const ckpt_graph **relaxed, ckpt_err *err)
+{
+    if (!ckpt_graph_has_variants(graph)) {
+        *relaxed = graph;
+        return CKPT_OK;
+    }
+    ckpt_arena work;
+    ckpt_arena_init(&work);
+    const ckpt_code code = relax(graph, limit, options, &work, out, relaxed, err);
+    ckpt_arena_fini(&work);
+    return code;
 }
