@@ -33,7 +33,7 @@ COMMANDS = [
     (["ckpt-view", f"{INPUT}/sweep.json", "-o", "a.png"], "=a.png"),
     *[(["ckpt-compare", f"{INPUT}/plan.json", f"{INPUT}/other.json", "-o", f"a.{form}"], f"=a.{form}")
       for form in ("html", "json", "md")],
-    (["ckpt-plan", *TINY, "1", "--budget", "75%", MODEL, "-o", "a.json", "--trace", "t.json"], "=a.json =t.json"),
+    (["ckpt-plan", *TINY, "1", "--budget", "75%", MODEL, "-o", "a.json", "--trace", "t.json"], "=a.json t.json"),
     (["ckpt-train", *TINY, "1", "--plan", f"{INPUT}/plan.json", "--steps", "2", MODEL, "--save", "a.state"], "a.state"),
     (["ckpt-profile", *TINY, "2", "--steps", "3", MODEL, "-o", "a.json"], "a.json"),
     (["ckpt-profile", "--import", SNAPSHOT, "-o", "a.json"], "=a.json"),
