@@ -15,7 +15,6 @@
 
 enum {
     TURNS = 3,       /* of each plan; the first has one more, behind all */
-    WARMUP = 2,      /* steps of an executor before any is timed */
     STEPS = 5,       /* timed of a plan, by default; */
     STEPS_LEAST = 3, /* so many of them take longer than LONG_NS; */
     STEPS_MOST = 50, /* fewer than so many take longer than SHORT_NS */
@@ -25,7 +24,7 @@ enum {
 
 #define SHORT_NS ((ckpt_ns)1000 * MS)
 #define LONG_NS  ((ckpt_ns)10000 * MS)
-/* A longer step leaves nothing of the one before it in the caches; a shorter one that follows another plan's is not timed. */
+/* A longer step leaves nothing of the one before it in the caches. */
 #define COLD_NS ((ckpt_ns)100 * MS)
 
 typedef struct training training;
@@ -174,12 +173,15 @@ static void close_training(training *t)
     ckpt_arena_init(&t->arena);
 }
 
+/* Not timed: an executor's first step, which finds no memory mapped, and where steps are short one more in each turn. */
 static ckpt_code take_turn(training *t, ckpt_err *err)
 {
     const bool gpu = t->s->device->api->gpu;
-    const int warmup = t->executor == NULL ? WARMUP : t->step_ns < COLD_NS ? 1 : 0;
-    CKPT_TRY(t->executor == NULL ? open_training(t, err) : CKPT_OK);
-    for (int i = 0; i < warmup; i++) {
+    if (t->executor == NULL) {
+        CKPT_TRY(open_training(t, err));
+        CKPT_TRY(step(t, !gpu, err));
+    }
+    if (t->step_ns < COLD_NS) {
         CKPT_TRY(step(t, !gpu, err));
     }
     CKPT_TRY(gpu ? run_whole(t, err) : CKPT_OK);
