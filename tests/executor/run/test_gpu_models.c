@@ -1,4 +1,4 @@
-/* labels: contract gpu; long under sanitizers; takes 80 s; on a GPU: 100 s, alone */
+/* labels: contract gpu; long under sanitizers; takes 95 s; on a GPU: 100 s, alone */
 /* Every file under models/ on every GPU there is (the emulated one always), found by listing the folder:
  *   - it trains, in float32 and bfloat16, by keep-all and by a plan with half of the memory: the same bits, the peak
  *     that was planned, and losses and gradients as near to the CPU's as the network's own sensitivity to rounding says;

@@ -1,4 +1,4 @@
-/* labels: contract gpu; takes 150 s; on a GPU: 80 s, together */
+/* labels: contract gpu; takes 140 s; on a GPU: 80 s, together */
 /* Every op's CUDA kernel, in float32 and bfloat16, on every GPU present (the emulated one always), and the CPU's in
  * bfloat16, compared with the CPU's kernel in float32 on the same numbers, within ckpt_gpu_bound. In addition the rules of kernels/kernel.h:
  *
