@@ -1,4 +1,4 @@
-/* labels: contract; long under sanitizers; takes 60 s */
+/* labels: contract; long under sanitizers; takes 160 s */
 /* The promise for the networks of models/, small: under tight budgets every strategy, one half of them in float32, the
  * others in bfloat16, gives the bits of keep-all, in the memory that was predicted (support_identity.h); with all rounds
  * in float32 every strategy under every budget. test_identity has the others, bench/bench_identity.sh the full ones. */
