@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What reading, lowering and writing cost: a chain of N ops with unequal sizes, a Kineto trace of as many events, a
-memory snapshot of PyTorch's of as many entries, a profile of as many layers, and a small model of nearly 10^6 layers, through the programs that read and write them. Planning itself is
-left out: the plan keeps all.
+memory snapshot of PyTorch's of as many entries, a profile of as many layers, and a small model of nearly 10^6 layers,
+through the programs that read and write them. Planning itself is left out: the plan keeps all.
 
     bench/reading.py [PROGRAMS [OPS [MOST]]]     default: build/release/bin 1000000
 

@@ -141,7 +141,7 @@ static ckpt_code run_traced(training *t, ckpt_err *err)
 }
 
 /* Without a recorder times are those between stamps of the device. */
-static ckpt_code record(training *t, ckpt_err *err)
+static ckpt_code run_recorded(training *t, ckpt_err *err)
 {
     ckpt_err why = {0};
     if (t->s->device->api->gpu && t->s->options->record &&
@@ -185,9 +185,10 @@ static ckpt_code take_turn(training *t, ckpt_err *err)
         CKPT_TRY(step(t, !gpu, err));
     }
     CKPT_TRY(gpu ? run_whole(t, err) : CKPT_OK);
-    return record(t, err);
+    return run_recorded(t, err);
 }
 
+/* Plan p's turn. */
 static ckpt_code train(stepping *s, int p, int turn, ckpt_err *err)
 {
     training *const t = &s->training[p];
@@ -348,7 +349,7 @@ static ckpt_code take_turns(stepping *s, ckpt_err *err)
     return train(s, 0, TURNS, err);
 }
 
-/* Executors stay from turn to turn where all of them take half of the memory. */
+/* Executors stay from turn to turn where all of them take at most half of the memory. */
 static ckpt_code train_all(stepping *s, ckpt_err *err)
 {
     ckpt_bytes all = 0;
